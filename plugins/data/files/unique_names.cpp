@@ -1,4 +1,4 @@
-#include "plugins/data/files/names.hpp"
+#include "plugins/data/files/unique_names.hpp"
 
 #include <algorithm>
 #include <unordered_map>

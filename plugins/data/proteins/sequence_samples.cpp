@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "plugins/data/files/folder_search.hpp"
-#include "plugins/data/files/names.hpp"
 #include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/files/unique_names.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/alphabet.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plugins/data/files/names.hpp"
+#include "plugins/data/files/unique_names.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/residue.hpp"

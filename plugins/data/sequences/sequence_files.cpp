@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/data/files/names.hpp"
+#include "plugins/data/files/unique_names.hpp"
 #include "plugins/data/records/input.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/records/record_texts.hpp"

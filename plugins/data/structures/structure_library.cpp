@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/files/names.hpp"
+#include "plugins/data/files/unique_names.hpp"
 #include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::structures {
@@ -168,7 +168,7 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   files::Hasher128 hasher;
   hasher.update(std::to_string(kParserVersion));
   for (const Entry& entry : library.structures_)
-    hasher.update(" " + std::to_string(entry.name.size()) + ":" + entry.name + entry.key.hex());
+    hasher.update(" ").update_text(entry.name).update(entry.key.hex());
   library.fingerprint_ = hasher.finish();
 
   const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(),

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
@@ -92,8 +91,8 @@ class VectorFiles {
     const std::string path = (folder / name(0)).string();
     if (!file_) file_ = Descriptor(files::open_regular(path, O_RDONLY));
     if (!file_) throw files::system_error(path, "it was written a moment ago: check the disk");
-    if (::pread(file_.fd(), into, shape_.bytes(id), static_cast<off_t>(at)) !=
-        static_cast<ssize_t>(shape_.bytes(id)))
+    const uint64_t bytes = shape_.bytes(id);
+    if (files::read_at(file_.fd(), at, reinterpret_cast<char*>(into), bytes, path, "check the disk") != bytes)
       throw files::DataError(path + ": is shorter than it was written: check the disk");
   }
 

@@ -15,8 +15,8 @@
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/hash128.hpp"
-#include "plugins/data/files/names.hpp"
 #include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/files/unique_names.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test_files.hpp"
 
