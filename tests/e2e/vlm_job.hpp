@@ -45,7 +45,7 @@ inline void draw(const std::filesystem::path& path, int i) {
   write_png(path, width, height, pixels);
 }
 
-// Of every four conversations two have no picture, so that micro-batches without one come up.
+// Two of every four conversations have no picture, so that micro-batches without one come up.
 inline std::string small_conversations(int first, int count) {
   const auto turn = [](const char* from, const std::string& value) {
     return R"({"from":")" + std::string(from) + R"(","value":")" + value + "\"}";

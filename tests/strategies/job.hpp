@@ -48,7 +48,7 @@ Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer = 
 // The five micro-batches of a step, without gradients of parameters that are empty.
 std::vector<MicroBatch> random_batch(const std::vector<ParameterSpec>& specs, uint64_t step);
 
-// Of two ranks rank 1 leaves before the third step: that of rank 0 fails with its reason.
+// Rank 1 of two leaves before the third step: that step of rank 0 fails with rank 1's reason.
 void expect_a_broken_group_fails_the_step(const std::vector<ParameterSpec>& specs,
                                           const std::function<RunOptions(const Rank&)>& options);
 

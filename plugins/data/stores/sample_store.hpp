@@ -35,8 +35,8 @@ constexpr uint64_t kSamplesAnIndex = 4096;
 struct SampleKind {
   std::string_view name;  // in the file; 8 characters
   uint32_t version;       // raised whenever the same key would give other bytes
-  // Of those in a cache folder: what ends their names; and a regular expression, with "|" behind it, for the
-  // names of other entries that belong to who makes them.
+  // In a cache folder, files of samples have names with this `ending`. `others` is a regular expression, with
+  // "|" behind it, for the names of other entries that belong to who makes them.
   std::string_view ending = {}, others = {};
 };
 
@@ -153,8 +153,9 @@ struct SampleSource {
   std::string path(const SampleKind& kind) const;
 };
 
-// The same for it. Once a file was made, what nothing has used for long is removed: such files, `others`,
-// what processes that were killed left of these, and what is known of sources.
+// Opens the source's file in its cache folder, and fills it first if it is not there. Once a file was made,
+// what nothing has used for long is removed: such files, `others`, what processes that were killed left of
+// these, and what is known of sources.
 SampleStore open_or_fill(const SampleSource& source, const SampleKind& kind, const files::Hooks& hooks,
                          const std::function<std::string(SampleWriter& writer)>& fill);
 

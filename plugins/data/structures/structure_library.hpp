@@ -61,7 +61,7 @@ struct StructureView {
 // folder; opening again reads only files that are new or changed. Immutable; safe for concurrent use.
 class StructureLibrary {
  public:
-  // Of several processes that open at once with one cache folder, one reads and parses what is new while the
+  // When several processes open at once with one cache folder, one reads and parses what is new while the
   // others wait. One file that cannot be used never fails the call. Throws DataError (root, no input, too
   // many unusable files, cache folder), or Cancelled.
   static StructureLibrary open(const LibraryOptions& options, const files::Hooks& hooks);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostTextLayers = 1 << 12, kMostTokens = 1 << 24;
 
-// Of the texts of CLIP and SigLIP: learnt positions, biases, a GELU.
+// The text towers of CLIP and SigLIP have learnt positions, biases, a GELU.
 hugging_face::ModelFields<Config> text_fields() {
   using Field = hugging_face::ModelField<Config>;
   return {
