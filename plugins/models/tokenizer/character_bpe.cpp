@@ -279,9 +279,10 @@ bool is_character_bpe(const NamedText& file) {
   // Others need no second reading: what has no such sign is not of this kind.
   if (file.text.find(kSpaceSign) == file.text.npos && file.text.find(R"(\u2581)") == file.text.npos)
     return false;
-  // Without what may be a million entries of tokens.
-  const auto is_wanted = [](int /*depth*/, json::parse_event_t event, const json& value) {
-    return event != json::parse_event_t::key || (value != "vocab" && value != "merges");
+  // Without what may be a million entries of tokens, and what is nested so deep that it is none of these.
+  constexpr int kDeepest = 32;
+  const auto is_wanted = [](int depth, json::parse_event_t event, const json& value) {
+    return depth < kDeepest && (event != json::parse_event_t::key || (value != "vocab" && value != "merges"));
   };
   const json object = json::parse(file.text, is_wanted, /*allow_exceptions=*/false);
   const auto is = [&](const char* part, const char* key, const json& value) {

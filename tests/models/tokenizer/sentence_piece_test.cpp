@@ -116,6 +116,14 @@ TEST(SentencePiece, IsReadOnceWhileItsFilesStayTheSame) {
   for (int i = 0; i < 2; ++i) EXPECT_THROW(load_tokenizer(folder.path()), TokenizerError);
 }
 
+TEST(SentencePiece, AFileNestedDeepIsRefused) {
+  FilesFolder folder;
+  constexpr size_t kDepth = 1 << 20;
+  folder.write("tokenizer.json",
+               R"({"normalizer":)" + std::string(kDepth, '[') + R"("▁")" + std::string(kDepth, ']') + "}");
+  EXPECT_THROW(load_tokenizer(folder.path()), TokenizerError);
+}
+
 TEST(SentencePiece, ATextInPartsIsTheWholeText) {
   FilesFolder folder;
   const auto tokenizer = load_tokenizer(with(folder, llama()).path());
