@@ -153,8 +153,8 @@ PIPELINE_INLINE void multiply(int64_t depth, const float* a, const float* b, Vec
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const Vec x = splat(a[r]);
-      acc[r][0] += x * b0;
-      acc[r][1] += x * b1;
+      acc[r][0] = multiply_add(x, b0, acc[r][0]);
+      acc[r][1] = multiply_add(x, b1, acc[r][1]);
     }
     a += kTileRows;
   }
@@ -274,7 +274,7 @@ static void multiply_in_place(const Gemm& g, const Element* b, int64_t j, int64_
       for (int v = 0; v < Vectors; ++v) {
         const Vec y = load_wide(from + v * kWidth);
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) acc[r][v] += x[r] * y;
+        for (int r = 0; r < Rows; ++r) acc[r][v] = multiply_add(x[r], y, acc[r][v]);
       }
     } else {
       Vec y[Vectors];
@@ -284,7 +284,7 @@ static void multiply_in_place(const Gemm& g, const Element* b, int64_t j, int64_
       for (int r = 0; r < Rows; ++r) {
         const Vec x = splat(a[r][p]);
 #pragma GCC unroll 16
-        for (int v = 0; v < Vectors; ++v) acc[r][v] += x * y[v];
+        for (int v = 0; v < Vectors; ++v) acc[r][v] = multiply_add(x, y[v], acc[r][v]);
       }
     }
   }
