@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline, report, take_turns
+from side_by_side import Peer, Pipeline, report, take_turns_all
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity"))
 import gpt2_vocabulary  # noqa: E402
@@ -125,9 +125,11 @@ def train(arguments, folder, model, tokenizer, pairs):
             "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
     if arguments.lora:
         peer += ["--adapter", str(folder / "adapter")]
-    ours, theirs = take_turns(lambda: Pipeline(folder, [arguments.pipeline, "run", config, "--set", "run.dir=run"]),
-                              lambda: Peer("transformers", peer), arguments.turns, arguments.steps)
-    report(ours, theirs, steps * arguments.batch, sum(len(e["tokens"]) for _, e in chosen[arguments.batch :]))
+    ours, *theirs = take_turns_all([lambda: Pipeline(folder, [arguments.pipeline, "run", config, "--set", "run.dir=run"]),
+                                    lambda: Peer("padded", peer), lambda: Peer("padding-free", [*peer, "--padding-free"])],
+                                   arguments.turns, arguments.steps)
+    for one in theirs:
+        report(ours, one, steps * arguments.batch, sum(len(e["tokens"]) for _, e in chosen[arguments.batch :]))
 
 
 def generate(arguments, folder, model, tokenizer, pairs):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline, report, take_turns
+from side_by_side import Peer, Pipeline, report, take_turns_all
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity"))
 import gpt2_vocabulary  # noqa: E402
@@ -186,10 +186,15 @@ def main():
             arguments.python = False
             return ours("cpp")
 
-        def transformers():
-            return Peer("transformers", peer_command(folder, model, arguments))
-        ours, theirs = take_turns(ours, in_cpp if arguments.beside_cpp else transformers, arguments.turns, arguments.steps)
-        report(ours, theirs, steps * arguments.batch, sum(len(e["tokens"]) for _, e in examples[arguments.batch :]))
+        def padded():
+            return Peer("padded", peer_command(folder, model, arguments))
+
+        def padding_free():
+            return Peer("padding-free", [*peer_command(folder, model, arguments), "--padding-free"])
+        peers = [in_cpp] if arguments.beside_cpp else [padded] if arguments.language_model else [padded, padding_free]
+        ours, *theirs = take_turns_all([ours, *peers], arguments.turns, arguments.steps)
+        for one in theirs:
+            report(ours, one, steps * arguments.batch, sum(len(e["tokens"]) for _, e in examples[arguments.batch :]))
 
 
 if __name__ == "__main__":

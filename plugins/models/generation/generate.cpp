@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -19,28 +20,38 @@ uint64_t mix(uint64_t z) {  // splitmix64
   return z ^ (z >> 31);
 }
 
-int64_t likeliest(std::span<const float> logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
-}
+int64_t likeliest(std::span<const float> logits) { return std::ranges::max_element(logits) - logits.begin(); }
 
 using Sequences = std::vector<std::vector<int64_t>>;
 
-// A row of logits, in host memory.
+// Rows of logits, in host memory.
 class Rows {
  public:
-  explicit Rows(const at::Tensor& logits) : logits_(logits.to(at::kCPU).contiguous()) {}
+  explicit Rows(const at::Tensor& logits)
+      : logits_(logits.to(at::kCPU).contiguous()), tops_(logits_.amax(1)) {}
   std::span<const float> operator()(int64_t first, int64_t count = 1) const {
     const int64_t width = logits_.size(1);
     return {logits_.const_data_ptr<float>() + first * width, static_cast<size_t>(count * width)};
   }
 
+  // The largest of these rows; NaN if any of them is.
+  float top(int64_t first, int64_t count = 1) const {
+    const std::span<const float> tops(tops_.const_data_ptr<float>() + first, static_cast<size_t>(count));
+    return has_nan(tops) ? std::numeric_limits<float>::quiet_NaN() : std::ranges::max(tops);
+  }
+  int64_t likeliest(int64_t row) const {
+    const std::span<const float> all = (*this)(row);
+    return std::ranges::find(all, top(row)) - all.begin();
+  }
+
  private:
-  at::Tensor logits_;
+  at::Tensor logits_, tops_;
 };
 
-// Whether a prompt's logits can be used. An infinite one makes all probabilities NaN.
-bool can_go_on(std::span<const float> logits, size_t prompt, const GenerationOptions& options) {
-  if (!has_nan(logits) && std::isfinite(*std::ranges::max_element(logits))) return true;
+// Whether a prompt's logits, the largest of which is `top`, can be used. An infinite one makes all
+// probabilities NaN.
+bool can_go_on(float top, size_t prompt, const GenerationOptions& options) {
+  if (std::isfinite(top)) return true;
   if (!options.on_nan) fail("the model's logits are nan, must be numbers: are its weights ruined?");
   options.on_nan(prompt);
   return false;
@@ -56,10 +67,13 @@ Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const Gen
     std::vector<int64_t> still_active, tokens;
     for (size_t row = 0; row < active.size(); ++row) {
       const int64_t p = active[row];
-      if (!can_go_on(logits(static_cast<int64_t>(row)), static_cast<size_t>(p), options)) continue;
+      const auto place = static_cast<int64_t>(row);
+      if (!can_go_on(logits.top(place), static_cast<size_t>(p), options)) continue;
       const double draw =
           uniform(options.seed, prompts[static_cast<size_t>(p)].id, static_cast<uint64_t>(step));
-      const int64_t token = choose_token(logits(static_cast<int64_t>(row)), options.sampling, draw);
+      const int64_t token = options.sampling.temperature == 0
+                                ? logits.likeliest(place)
+                                : choose_token(logits(place), options.sampling, draw);
       if (options.ends(token)) continue;
       results[static_cast<size_t>(p)].push_back(token);
       if (options.on_token && !options.on_token(token)) return results;
@@ -183,10 +197,11 @@ Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
                        const GenerationOptions& options) {
   std::vector<BeamSearch> searches(prompts.size(), BeamSearch(options));
   Rows logits(decoder.prompt_logits());
-  const auto advance = [&](size_t p, std::span<const float> of_beams) {
-    can_go_on(of_beams, p, options) ? searches[p].advance(of_beams) : searches[p].end();
+  const auto advance = [&](size_t p, int64_t first, int64_t beams) {
+    can_go_on(logits.top(first, beams), p, options) ? searches[p].advance(logits(first, beams))
+                                                    : searches[p].end();
   };
-  for (size_t p = 0; p < prompts.size(); ++p) advance(p, logits(static_cast<int64_t>(p)));
+  for (size_t p = 0; p < prompts.size(); ++p) advance(p, static_cast<int64_t>(p), 1);
   while (true) {
     std::vector<int64_t> slots, tokens;
     for (size_t p = 0; p < prompts.size(); ++p) {
@@ -207,7 +222,7 @@ Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
     for (size_t p = 0; p < searches.size(); ++p) {
       if (searches[p].done()) continue;
       const auto beams = static_cast<int64_t>(searches[p].running().size());
-      advance(p, logits(row, beams));
+      advance(p, row, beams);
       row += beams;
     }
   }
@@ -234,28 +249,34 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
     std::nth_element(order.begin(), order.begin() + options.top_k, order.end(), likelier);
     order.resize(static_cast<size_t>(options.top_k));
   }
-  std::sort(order.begin(), order.end(), likelier);
-
-  const double top = logits[static_cast<size_t>(order.front())];
-  std::vector<double> weights;
+  const double top = logits[static_cast<size_t>(likeliest(logits))];
+  const auto weight = [&](int64_t token) {
+    return std::exp((logits[static_cast<size_t>(token)] - top) / options.temperature);
+  };
   double total = 0;
-  for (const int64_t token : order) {
-    weights.push_back(std::exp((logits[static_cast<size_t>(token)] - top) / options.temperature));
-    total += weights.back();
-  }
+  for (const int64_t token : order) total += weight(token);
+  // A heap, as the likeliest few are mostly enough: the others need not be in order.
+  const auto less_likely = [&](int64_t a, int64_t b) { return likelier(b, a); };
+  std::ranges::make_heap(order, less_likely);
+  std::vector<int64_t> likeliest_first;
+  const auto next = [&] {
+    std::ranges::pop_heap(order, less_likely);
+    likeliest_first.push_back(order.back());
+    order.pop_back();
+    return weight(likeliest_first.back());
+  };
   if (options.top_p < 1) {
     double sum = 0;
-    size_t kept = 0;
-    while (kept < weights.size() && (kept == 0 || sum < options.top_p * total)) sum += weights[kept++];
-    weights.resize(kept);
+    while (!order.empty() && (sum == 0 || sum < options.top_p * total)) sum += next();
     total = sum;
+    order.clear();
   }
   double left = draw * total;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    left -= weights[i];
-    if (left < 0) return order[i];
+  for (size_t i = 0; i < likeliest_first.size() || !order.empty(); ++i) {
+    left -= i < likeliest_first.size() ? weight(likeliest_first[i]) : next();
+    if (left < 0) return likeliest_first[i];
   }
-  return order[weights.size() - 1];  // the sum was rounded up
+  return likeliest_first.back();  // the sum was rounded up
 }
 
 Sequences generate(const DecoderModel& model, const std::vector<Prompt>& prompts,

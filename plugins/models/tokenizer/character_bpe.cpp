@@ -75,9 +75,8 @@ std::vector<Merge> read_merges(const Section& model, const std::unordered_map<st
 // whole text.
 class CharacterBpe final : public Pieces {
  public:
-  explicit CharacterBpe(const NamedText& text) {
-    const json object = parse_tokenizer_file(text);
-    const Section file(object, text.path + ":", kJsonLimit);
+  CharacterBpe(const json& object, const std::string& path) {
+    const Section file(object, path + ":", kJsonLimit);
     const Section model = file.part("model");
     model.require("type", {"BPE"});
     model.require("dropout", {0.0});
@@ -280,7 +279,12 @@ bool is_character_bpe(const NamedText& file) {
   // Others need no second reading: what has no such sign is not of this kind.
   if (file.text.find(kSpaceSign) == file.text.npos && file.text.find(R"(\u2581)") == file.text.npos)
     return false;
-  const json object = parse_tokenizer_file(file);
+  // Without what may be a million entries of tokens, and what is nested so deep that it is none of these.
+  constexpr int kDeepest = 32;
+  const auto is_wanted = [](int depth, json::parse_event_t event, const json& value) {
+    return depth < kDeepest && (event != json::parse_event_t::key || (value != "vocab" && value != "merges"));
+  };
+  const json object = json::parse(file.text, is_wanted, /*allow_exceptions=*/false);
   const auto is = [&](const char* part, const char* key, const json& value) {
     return object.is_object() && object.contains(part) && object[part].is_object() &&
            object[part].contains(key) && object[part][key] == value;
@@ -290,8 +294,8 @@ bool is_character_bpe(const NamedText& file) {
           object.value("normalizer", json()).dump().find(kSpaceSign) != std::string::npos);
 }
 
-std::unique_ptr<const Pieces> character_bpe(const NamedText& file) {
-  return std::make_unique<const CharacterBpe>(file);
+std::unique_ptr<const Pieces> character_bpe(const json& file, const std::string& path) {
+  return std::make_unique<const CharacterBpe>(file, path);
 }
 
 }  // namespace pipeline::tokenizer

@@ -96,19 +96,31 @@ bool has_siglip_model(const fs::path& folder) {
   return config.is_object() && config.value("tokenizer_class", json()) == "SiglipTokenizer";
 }
 
-std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
-  if (is_json) return character_bpe(file);
-  return std::make_unique<const SentencePieceModel>(file);
+struct ReadPieces {
+  std::unique_ptr<const Pieces> pieces;
+  std::string content;  // of the file, for a fingerprint
+};
+
+ReadPieces read_pieces(const NamedText& file, bool is_json) {
+  if (!is_json) return {std::make_unique<const SentencePieceModel>(file), file.text};
+  const json form = parse_tokenizer_file(file);
+  return {character_bpe(form, file.path), canonical(form)};
 }
 
 }  // namespace
 
 struct SentencePiece::State {
   explicit State(const NamedFiles& files)
-      : file(files.contains(kModel)         ? kModel
-             : files.contains(kSiglipModel) ? kSiglipModel
-                                            : kJsonForm),
-        pieces(read_pieces(files.at(file), file == kJsonForm)),
+      : State(files, files.contains(kModel)         ? kModel
+                     : files.contains(kSiglipModel) ? kSiglipModel
+                                                    : kJsonForm) {}
+
+  State(const NamedFiles& files, const char* of)
+      : State(files, of, read_pieces(files.at(of), of == kJsonForm)) {}
+
+  State(const NamedFiles& files, const char* of, ReadPieces read_from)
+      : file(of),
+        pieces(std::move(read_from.pieces)),
         tokens(pieces->bytes),
         is_special(pieces->is_special),
         matching(pieces->matching),
@@ -143,7 +155,7 @@ struct SentencePiece::State {
     const json& adds = config.get("add_bos_token");
     adds_bos = bos >= 0 && (adds.is_null() ? pieces->adds_begin : adds == true);
     Fingerprint hash;
-    hash.add(file != kJsonForm ? files.at(file).text : canonical(json::parse(files.at(file).text)));
+    hash.add(read_from.content);
     for (const AddedTokens::Token& token : added.all()) {
       hash.add(static_cast<uint64_t>(token.id));
       hash.add(token.text);

@@ -52,10 +52,10 @@ inline std::string with_spaces(std::string piece) {
   return piece;
 }
 
-// SentencePiece's BPE in Hugging Face's tokenizer.json. Throws TokenizerError for whatever would make other
-// ids than those of Hugging Face's.
-std::unique_ptr<const Pieces> character_bpe(const NamedText& file);
-// Whether a tokenizer.json is of this kind, not of bytes. Throws TokenizerError where it is no JSON.
+// SentencePiece's BPE in Hugging Face's tokenizer.json, as parse_tokenizer_file() has read it from `path`.
+// Throws TokenizerError for whatever would make other ids than those of Hugging Face's.
+std::unique_ptr<const Pieces> character_bpe(const nlohmann::json& file, const std::string& path);
+// Whether a tokenizer.json is of this kind; false where it is of bytes, or no JSON.
 bool is_character_bpe(const NamedText& file);
 
 // A tokenizer.model as the library reads it.

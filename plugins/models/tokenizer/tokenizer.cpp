@@ -4,12 +4,16 @@
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
+#include "files/hash128.hpp"
 #include "hugging_face/token_ids.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece.hpp"
@@ -24,6 +28,7 @@ using nlohmann::json;
 
 constexpr std::initializer_list<const char*> kTokens{"tokenizer.json", "tokenizer.model", "spiece.model",
                                                      "vocab.json", "merges.txt"};
+constexpr std::initializer_list<const char*> kOlderTokens{"encoder.json", "vocab.bpe"};
 constexpr std::initializer_list<const char*> kBesideTokens{"tokenizer_config.json", "special_tokens_map.json",
                                                            "added_tokens.json", "chat_template.jinja",
                                                            "chat_template.json"};
@@ -46,6 +51,37 @@ std::string read_kept(const fs::path& path) {
   return text;
 }
 
+TokenizerPtr read_tokenizer(const std::string& path) {
+  if (const auto model = SentencePiece::find_model(path); !model.empty())
+    return std::make_shared<const SentencePiece>(SentencePiece::load(model));
+  return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));
+}
+
+// A hash of the path and of all files there that a tokenizer may be read from; none where one cannot be read.
+std::optional<files::Hash128> content_of(const fs::path& path) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  const fs::path folder = is_folder ? path : path.has_parent_path() ? path.parent_path() : ".";
+  std::set<fs::path> all;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (is_one_of(kTokens, name) || is_one_of(kOlderTokens, name) || is_one_of(kBesideTokens, name) ||
+        name == path.filename())
+      all.insert(at->path());
+  }
+  if (error) return std::nullopt;
+  for (fs::directory_iterator at(folder / kTemplates, error), end; !error && at != end; at.increment(error))
+    all.insert(at->path());
+  files::Hasher128 hasher;
+  hasher.update_text(path.string());
+  try {
+    for (const fs::path& file : all) hasher.update_text(file.string()).update_text(read_file(file).text);
+  } catch (const TokenizerError&) {
+    return std::nullopt;
+  }
+  return hasher.finish();
+}
+
 }  // namespace
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, TextPlace place) const {
@@ -60,9 +96,18 @@ bool has_tokenizer(const std::filesystem::path& folder) {
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {
-  if (const auto model = SentencePiece::find_model(path); !model.empty())
-    return std::make_shared<const SentencePiece>(SentencePiece::load(model));
-  return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));
+  static std::mutex mutex;
+  static std::optional<files::Hash128> last_content;
+  static TokenizerPtr last;
+  const std::optional<files::Hash128> content = content_of(path);
+  const std::lock_guard lock(mutex);
+  if (!content || content != last_content) {
+    last_content.reset();
+    last.reset();
+    last = read_tokenizer(path);
+    last_content = content;
+  }
+  return last;
 }
 
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name) {

@@ -162,7 +162,9 @@ class Tokenizer {
 };
 
 // Reads a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
-// ByteLevelBpe::load() reads it. Throws TokenizerError with the file and the line or entry that is wrong.
+// ByteLevelBpe::load() reads it. Throws TokenizerError with the file and the line or entry that is wrong. The
+// tokenizer that was read last is kept, as a run asks for it several times and 256,000 tokens take seconds:
+// where the files have the same content again, it is that one. Safe for concurrent use.
 TokenizerPtr load_tokenizer(const std::string& path);
 
 // Whether a folder has a file that load_tokenizer() reads tokens from.

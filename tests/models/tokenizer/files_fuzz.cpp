@@ -2,6 +2,7 @@
 // The first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
 // c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/models/tokenizer/fixtures.hpp"
@@ -9,6 +10,7 @@
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 using namespace pipeline;
 using pipeline::tests::require;
@@ -31,7 +33,7 @@ tokenizer::Vocabulary parse(char file, const std::string& content) {
 
 void read_sentence_piece(const std::string& content) {
   static_cast<void>(tokenizer::is_character_bpe({"fuzz", content}));
-  const auto pieces = tokenizer::character_bpe({"fuzz", content});
+  const auto pieces = tokenizer::character_bpe(tokenizer::parse_tokenizer_file({"fuzz", content}), "fuzz");
   for (const tokenizer::TextPlace place : {tokenizer::TextPlace::kStart, tokenizer::TextPlace::kWithin})
     for (const int id : pieces->encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
       require(id >= 0 && static_cast<size_t>(id) < pieces->bytes.size());

@@ -101,6 +101,29 @@ TEST(SentencePiece, TextsComeBack) {
               "token id = 330: must be from 0 to 329");
 }
 
+TEST(SentencePiece, IsReadOnceWhileItsFilesStayTheSame) {
+  FilesFolder folder, other;
+  with(folder, llama());
+  with(other, llama());
+  const TokenizerPtr first = load_tokenizer(folder.path());
+  EXPECT_EQ(load_tokenizer(folder.path()), first);
+  EXPECT_NE(load_tokenizer(other.path()), first) << "whose messages name another file";
+
+  const TokenizerPtr again = load_tokenizer(folder.path());
+  folder.write("tokenizer_config.json", R"({"eos_token": "<unk>"})");
+  EXPECT_NE(load_tokenizer(folder.path())->eot(), again->eot());
+  folder.write("tokenizer_config.json", R"({"eos_token": "<none>"})");
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(load_tokenizer(folder.path()), TokenizerError);
+}
+
+TEST(SentencePiece, AFileNestedDeepIsRefused) {
+  FilesFolder folder;
+  constexpr size_t kDepth = 1 << 20;
+  folder.write("tokenizer.json",
+               R"({"normalizer":)" + std::string(kDepth, '[') + R"("▁")" + std::string(kDepth, ']') + "}");
+  EXPECT_THROW(load_tokenizer(folder.path()), TokenizerError);
+}
+
 TEST(SentencePiece, ATextInPartsIsTheWholeText) {
   FilesFolder folder;
   const auto tokenizer = load_tokenizer(with(folder, llama()).path());

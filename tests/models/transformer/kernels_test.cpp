@@ -25,8 +25,13 @@ float* data(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
 const float* data(const at::Tensor& x) { return x.const_data_ptr<float>(); }
 
 TEST_P(KernelsTest, GemmOfEveryLayoutAndRaggedSizes) {
-  for (const auto& [m, n, k] :
-       {std::tuple{1, 1, 1}, {3, 5, 7}, {14, 32, 384}, {15, 33, 385}, {229, 65, 20}, {6, 3080, 3}}) {
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1},
+                                {3, 5, 7},
+                                {14, 32, 384},
+                                {15, 33, 385},
+                                {229, 65, 20},
+                                {6, 3080, 3},
+                                {2, 304, 9}}) {
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
         const at::Tensor a = a_transposed ? values({k, m}, 1) : values({m, k}, 1);
@@ -64,6 +69,44 @@ TEST_P(KernelsTest, GemmOfEveryLayoutAndRaggedSizes) {
         kernels_->gemm(gemm);
         EXPECT_TRUE(of_narrow.equal(of_wide)) << what;
       }
+    }
+  }
+}
+
+// Few rows read b where it lies, a block of rows a panel of it at a time, and more a larger panel.
+TEST_P(KernelsTest, RowsOfGemmDoNotDependOnTheirNumber) {
+  constexpr int64_t kMost = 240, kColumns = 272, kDepth = 1100;
+  const at::Tensor a = values({kMost, kDepth}, 1), b = values({kDepth, kColumns}, 2),
+                   bias = values({kColumns}, 3);
+  const at::Tensor narrow = b.to(at::kBFloat16);
+  for (const bool is_narrow : {false, true}) {
+    for (const bool transposed : {false, true}) {
+      const at::Tensor wide = transposed ? b.t().contiguous() : b;
+      const at::Tensor halves = transposed ? narrow.t().contiguous() : narrow;
+      const auto product = [&](int64_t rows) {
+        at::Tensor c = at::empty({rows, kColumns}), gelu = at::empty({rows, kColumns});
+        kernels_->gemm(
+            {.m = rows,
+             .n = kColumns,
+             .k = kDepth,
+             .a = data(a),
+             .lda = kDepth,
+             .a_transposed = false,
+             .b = is_narrow ? nullptr : data(wide),
+             .ldb = wide.stride(0),
+             .b_transposed = transposed,
+             .c = data(c),
+             .ldc = kColumns,
+             .bias = data(bias),
+             .gelu = data(gelu),
+             .form = Gelu::kQuick,
+             .narrow_b = is_narrow ? static_cast<const uint16_t*>(halves.const_data_ptr()) : nullptr});
+        return at::cat({c, gelu}, 1);
+      };
+      const at::Tensor all = product(kMost);
+      for (const int64_t rows : {1, 2, 3, 4, 6, 7, 12, 14, 15, 40})
+        EXPECT_TRUE(product(rows).equal(all.narrow(0, 0, rows)))
+            << rows << " rows" << transposed << is_narrow;
     }
   }
 }

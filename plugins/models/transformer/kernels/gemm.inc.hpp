@@ -21,6 +21,7 @@ constexpr int64_t kDeepestBlock = 512;  // of k
 constexpr int64_t kBlockM = 16 * kTileRows;
 constexpr int64_t kBlockN = 96 * kTileColumns;
 
+PIPELINE_INLINE int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 PIPELINE_INLINE int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
 // k in equal blocks: a sliver at the end would read and write all of c for little.
@@ -74,29 +75,54 @@ PIPELINE_INLINE void transpose_quads(const Element* from, int64_t from_stride, f
   for (int r = 0; r < 4; ++r) std::memcpy(to + r * to_stride, &out[r], sizeof out[r]);
 }
 
+// Rows of b are too far apart for processors to see that they will be read.
+constexpr int64_t kRowsAhead = 8;
+template <class Element>
+constexpr int64_t kLine = 64 / sizeof(Element);  // of the cache
+template <int Count, class Element>
+PIPELINE_INLINE void prefetch(const Element* from) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < Count; i += kLine<Element>) __builtin_prefetch(from + i);
+}
+
 // panel: for each group of Width lines, step by step, the group's elements; a short group is filled with
 // zeros.
 template <int Width, class Element>
 PIPELINE_INLINE void pack(const Lines<Element>& x, float* panel) {
-  for (int64_t i = 0; i < x.lines; i += Width, panel += Width * x.depth) {
+  int64_t i = 0;
+  if (!x.steps_first) {  // row by row of memory, however many groups it feeds
+    const int64_t whole = x.lines / Width * Width;
+    for (int64_t p = 0; p < x.depth; ++p) {
+      const Element* const from = x.data + p * x.stride;
+      for (i = 0; i < whole; i += Width) {
+        prefetch<Width>(from + kRowsAhead * x.stride + i);
+        for (int r = 0; r < Width; ++r) panel[i * x.depth + p * Width + r] = widened(from[i + r]);
+      }
+    }
+    panel += whole * x.depth;
+  }
+  for (; i < x.lines; i += Width, panel += Width * x.depth) {
     const int64_t live = x.lines - i < Width ? x.lines - i : Width;
     if (live < Width) {
       for (int64_t p = 0; p < x.depth; ++p)
         for (int64_t r = 0; r < Width; ++r)
           panel[p * Width + r] =
               r < live ? widened(x.data[x.steps_first ? (i + r) * x.stride + p : p * x.stride + i + r]) : 0;
-    } else if (!x.steps_first) {
-      for (int64_t p = 0; p < x.depth; ++p)
-        for (int r = 0; r < Width; ++r) panel[p * Width + r] = widened(x.data[p * x.stride + i + r]);
     } else {
       const Element* const from = x.data + i * x.stride;
       int64_t p = 0;
-      for (; p + 4 <= x.depth; p += 4)
+      for (; p + 4 <= x.depth; p += 4) {
+        if (constexpr int64_t kAhead = 8 * kLine<Element>; p % kLine<Element> == 0) {
+          const Element* const next =
+              from + p + kAhead + (p + kAhead < x.depth ? 0 : Width * x.stride - x.depth);
+          for (int r = 0; r < Width; ++r) __builtin_prefetch(next + r * x.stride);
+        }
 #pragma GCC unroll 16
         for (int r = 0; r < Width; r += 4) {  // the last quad may overlap the one before it
           const int line = r + 4 <= Width ? r : Width - 4;
           transpose_quads(from + line * x.stride + p, x.stride, panel + p * Width + line, Width);
         }
+      }
       for (; p < x.depth; ++p)
         for (int r = 0; r < Width; ++r) panel[p * Width + r] = widened(from[r * x.stride + p]);
     }
@@ -127,8 +153,8 @@ PIPELINE_INLINE void multiply(int64_t depth, const float* a, const float* b, Vec
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const Vec x = splat(a[r]);
-      acc[r][0] += x * b0;
-      acc[r][1] += x * b1;
+      acc[r][0] = multiply_add(x, b0, acc[r][0]);
+      acc[r][1] = multiply_add(x, b1, acc[r][1]);
     }
     a += kTileRows;
   }
@@ -150,32 +176,33 @@ static void gelu_of_tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int6
   }
 }
 
-// The tile at (i, j) of c; `first` and `last` block of k.
-static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns, int64_t depth,
-                 const float* a, const float* b, bool first, bool last) {
-  Vec acc[kTileRows][2];
-  multiply<kTileRows>(depth, a, b, acc);
+// Writes the tile at (i, j) of c from its sums over one block of k; `first` and `last` block.
+template <int Rows, int Vectors>
+PIPELINE_INLINE void finish(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns,
+                            const Vec (&acc)[Rows][Vectors], bool first, bool last) {
   const bool add_c = g.accumulate || !first;
   const float* bias = first ? g.bias : nullptr;
   const float* addend = first ? g.addend : nullptr;
   float* gelu = last && g.form == Gelu::kTanh ? g.gelu : nullptr;
-  if (rows == kTileRows && columns == kTileColumns) {
+  if (rows == Rows && columns == Vectors * kWidth) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < Rows; ++r) {
       const int64_t at = (i + r) * g.ldc + j;
-      Vec c0 = acc[r][0], c1 = acc[r][1];
-      if (bias) c0 += load(bias + j), c1 += load(bias + j + kWidth);
-      if (addend) c0 += load(addend + at), c1 += load(addend + at + kWidth);
-      if (add_c) c0 += load(g.c + at), c1 += load(g.c + at + kWidth);
-      store(g.c + at, c0);
-      store(g.c + at + kWidth, c1);
-      if (gelu)
-        store(gelu + at, gelu_of<Gelu::kTanh>(c0)), store(gelu + at + kWidth, gelu_of<Gelu::kTanh>(c1));
+#pragma GCC unroll 16
+      for (int v = 0; v < Vectors; ++v) {
+        Vec c = acc[r][v];
+        if (bias) c += load(bias + j + v * kWidth);
+        if (addend) c += load(addend + at + v * kWidth);
+        if (add_c) c += load(g.c + at + v * kWidth);
+        store(g.c + at + v * kWidth, c);
+        if (gelu) store(gelu + at + v * kWidth, gelu_of<Gelu::kTanh>(c));
+      }
     }
     return;
   }
-  float lanes[kTileRows][kTileColumns];
-  for (int r = 0; r < kTileRows; ++r) store(lanes[r], acc[r][0]), store(lanes[r] + kWidth, acc[r][1]);
+  float lanes[Rows][Vectors * kWidth];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) store(lanes[r] + v * kWidth, acc[r][v]);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t s = 0; s < columns; s += kWidth) {
       const int64_t at = (i + r) * g.ldc + j + s;
@@ -190,33 +217,157 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
   }
 }
 
-static void gemm(const Gemm& g) {
-  const int64_t deepest = block_depth(g.k);
-  const int64_t widest = round_up(g.n < kBlockN ? g.n : kBlockN, kTileColumns);
-  const int64_t tallest = round_up(g.m < kBlockM ? g.m : kBlockM, kTileRows);
-  const auto finish = g.form == Gelu::kExact ? gelu_of_tile<Gelu::kExact> : gelu_of_tile<Gelu::kQuick>;
-  float* const packed_b = scratch(Scratch::kPackedB, deepest * widest);
-  float* const packed_a = scratch(Scratch::kPackedA, deepest * tallest);
-  for (int64_t j0 = 0; j0 < g.n; j0 += kBlockN) {
-    const int64_t columns = g.n - j0 < kBlockN ? g.n - j0 : kBlockN;
-    for (int64_t p0 = 0; p0 < g.k; p0 += deepest) {
-      const int64_t depth = g.k - p0 < deepest ? g.k - p0 : deepest;
-      pack_b(g, p0, depth, j0, columns, packed_b);
-      for (int64_t i0 = 0; i0 < g.m; i0 += kBlockM) {
-        const int64_t rows = g.m - i0 < kBlockM ? g.m - i0 : kBlockM;
-        pack_a(g, i0, rows, p0, depth, packed_a);
-        for (int64_t j = 0; j < columns; j += kTileColumns) {
-          for (int64_t i = 0; i < rows; i += kTileRows) {
-            tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
-                 columns - j < kTileColumns ? columns - j : kTileColumns, depth, packed_a + i * depth,
-                 packed_b + j * depth, p0 == 0, p0 + depth == g.k);
-            if (g.gelu && g.form != Gelu::kTanh && p0 + depth == g.k)
-              finish(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
-                     columns - j < kTileColumns ? columns - j : kTileColumns);
-          }
-        }
+static void gelu_of(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
+  g.form == Gelu::kExact ? gelu_of_tile<Gelu::kExact>(g, i, j, rows, columns)
+                         : gelu_of_tile<Gelu::kQuick>(g, i, j, rows, columns);
+}
+
+// Calls f with the least number of rows, of those that there are kernels for, that `rows` fit in.
+template <class F>
+PIPELINE_INLINE void for_rows(int64_t rows, const F& f) {
+  if (rows == 1) return f.template operator()<1>();
+  if (rows == 2) return f.template operator()<2>();
+  if (rows <= 4) return f.template operator()<4>();
+#if PIPELINE_SIMD_WIDTH == 16
+  if (rows <= 7) return f.template operator()<7>();
+#endif
+  f.template operator()<kTileRows>();
+}
+
+// The tile at (i, j) of c from packed panels.
+template <int Rows>
+static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns, int64_t depth,
+                 const float* a, const float* b, bool first, bool last) {
+  Vec acc[Rows][2];
+  multiply<Rows>(depth, a, b, acc);
+  finish<Rows, 2>(g, i, j, rows, columns, acc, first, last);
+}
+
+PIPELINE_INLINE Vec load_wide(const float* p) { return load(p); }
+PIPELINE_INLINE Vec load_wide(const uint16_t* p) {
+  typedef uint16_t NarrowVec __attribute__((vector_size(kWidth * 2)));
+  NarrowVec narrow;
+  std::memcpy(&narrow, p, sizeof narrow);
+  const UintVec bits = __builtin_convertvector(narrow, UintVec) << 16;
+  Vec wide;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+
+// All rows of c, of which there are few, and Vectors of its columns, over one block of k. They read b where
+// it lies, as packing it would cost more than the product; the sums are those of tile(), term by term.
+template <int Rows, int Vectors, class Element>
+static void multiply_in_place(const Gemm& g, const Element* b, int64_t j, int64_t p0, int64_t depth) {
+  const float* a[Rows];
+  for (int r = 0; r < Rows; ++r) a[r] = g.a + (r < g.m ? r : g.m - 1) * g.lda;
+  Vec acc[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) acc[r][v] = Vec{};
+  const Element* from = b + p0 * g.ldb + j;
+  for (int64_t p = p0; p < p0 + depth; ++p, from += g.ldb) {
+    prefetch<Vectors * kWidth>(from + kRowsAhead * g.ldb);
+    if constexpr (Rows < Vectors) {  // the fewer of a's and b's values stay in registers
+      Vec x[Rows];
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) x[r] = splat(a[r][p]);
+#pragma GCC unroll 16
+      for (int v = 0; v < Vectors; ++v) {
+        const Vec y = load_wide(from + v * kWidth);
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) acc[r][v] = multiply_add(x[r], y, acc[r][v]);
+      }
+    } else {
+      Vec y[Vectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < Vectors; ++v) y[v] = load_wide(from + v * kWidth);
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; ++r) {
+        const Vec x = splat(a[r][p]);
+#pragma GCC unroll 16
+        for (int v = 0; v < Vectors; ++v) acc[r][v] = multiply_add(x, y[v], acc[r][v]);
       }
     }
+  }
+  finish<Rows, Vectors>(g, 0, j, g.m, Vectors * kWidth, acc, p0 == 0, p0 + depth == g.k);
+}
+
+template <int Rows, class Element>
+static void gemm_in_place(const Gemm& g, const Element* b) {
+  constexpr int kMost = 2 * kTileRows / Rows < 12 ? 2 * kTileRows / Rows : 12, kSome = kMost < 4 ? 1 : 4;
+  const int64_t deepest = block_depth(g.k);
+  int64_t j = 0;
+  const auto columns_of = [&]<int Vectors>() {
+    for (; g.n - j >= Vectors * kWidth; j += Vectors * kWidth)
+      for (int64_t p0 = 0; p0 < g.k; p0 += deepest)
+        multiply_in_place<Rows, Vectors>(g, b, j, p0, least(g.k - p0, deepest));
+  };
+  columns_of.template operator()<kMost>();
+  columns_of.template operator()<kSome>();
+  columns_of.template operator()<1>();
+  if (g.gelu && g.form != Gelu::kTanh) gelu_of(g, 0, 0, g.m, g.n);
+}
+
+// `rows` rows of c from i0 on and `columns` columns from j0 on, over one block of k, from packed panels.
+static void multiply_panels(const Gemm& g, int64_t i0, int64_t rows, int64_t j0, int64_t columns, int64_t p0,
+                            int64_t depth, const float* packed_a, const float* packed_b) {
+  const bool first = p0 == 0, last = p0 + depth == g.k;
+  for (int64_t j = 0; j < columns; j += kTileColumns) {
+    const int64_t live_columns = least(columns - j, kTileColumns);
+    for (int64_t i = 0; i < rows; i += kTileRows) {
+      const int64_t live_rows = least(rows - i, kTileRows);
+      for_rows(live_rows, [&]<int Rows>() {
+        tile<Rows>(g, i0 + i, j0 + j, live_rows, live_columns, depth, packed_a + i * depth,
+                   packed_b + j * depth, first, last);
+      });
+      if (g.gelu && g.form != Gelu::kTanh && last) gelu_of(g, i0 + i, j0 + j, live_rows, live_columns);
+    }
+  }
+}
+
+// The rows of one block of a, which need a panel of b once: one that stays in the second level of the cache,
+// or in the first where its columns are far apart in memory.
+static void gemm_of_one_block(const Gemm& g) {
+  const int64_t deepest = block_depth(g.k);
+  const int64_t widest = g.b_transposed ? kTileColumns : 8 * kTileColumns;
+  float* const packed_b = scratch(Scratch::kPackedB, deepest * widest);
+  float* const packed_a = scratch(Scratch::kPackedA, deepest * round_up(g.m, kTileRows));
+  for (int64_t p0 = 0; p0 < g.k; p0 += deepest) {
+    const int64_t depth = least(g.k - p0, deepest);
+    pack_a(g, 0, g.m, p0, depth, packed_a);
+    for (int64_t j0 = 0; j0 < g.n; j0 += widest) {
+      const int64_t columns = least(g.n - j0, widest);
+      pack_b(g, p0, depth, j0, columns, packed_b);
+      multiply_panels(g, 0, g.m, j0, columns, p0, depth, packed_a, packed_b);
+    }
+  }
+}
+
+static void gemm_of_many_rows(const Gemm& g) {
+  const int64_t deepest = block_depth(g.k);
+  const int64_t widest = round_up(least(g.n, kBlockN), kTileColumns);
+  float* const packed_b = scratch(Scratch::kPackedB, deepest * widest);
+  float* const packed_a = scratch(Scratch::kPackedA, deepest * kBlockM);
+  for (int64_t j0 = 0; j0 < g.n; j0 += kBlockN) {
+    const int64_t columns = least(g.n - j0, kBlockN);
+    for (int64_t p0 = 0; p0 < g.k; p0 += deepest) {
+      const int64_t depth = least(g.k - p0, deepest);
+      pack_b(g, p0, depth, j0, columns, packed_b);
+      for (int64_t i0 = 0; i0 < g.m; i0 += kBlockM) {
+        const int64_t rows = least(g.m - i0, kBlockM);
+        pack_a(g, i0, rows, p0, depth, packed_a);
+        multiply_panels(g, i0, rows, j0, columns, p0, depth, packed_a, packed_b);
+      }
+    }
+  }
+}
+
+static void gemm(const Gemm& g) {
+  if (g.m <= kTileRows && !g.a_transposed && !g.b_transposed && g.n % kWidth == 0) {
+    for_rows(g.m, [&]<int Rows>() {
+      g.narrow_b ? gemm_in_place<Rows>(g, g.narrow_b) : gemm_in_place<Rows>(g, g.b);
+    });
+  } else {
+    g.m <= kBlockM ? gemm_of_one_block(g) : gemm_of_many_rows(g);
   }
 }
 

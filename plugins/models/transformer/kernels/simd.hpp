@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 #define PIPELINE_SIMD_WIDTH 16
 #elif defined(__AVX2__)
@@ -47,6 +51,18 @@ PIPELINE_INLINE void store_part(float* p, Vec v, int64_t n) {
   float lanes[kWidth];
   store(lanes, v);
   std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
+}
+
+// a b + c, rounded once where the instruction set can: kernels whose sums must have the same bits do not
+// leave that to the compiler.
+PIPELINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+#if PIPELINE_SIMD_WIDTH == 16
+  return _mm512_fmadd_ps(a, b, c);
+#elif PIPELINE_SIMD_WIDTH == 8
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
 }
 
 PIPELINE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
