@@ -267,7 +267,7 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
   };
   if (options.top_p < 1) {
     double sum = 0;
-    while (!order.empty() && (sum == 0 || sum < options.top_p * total)) sum += next();
+    while (!order.empty() && (likeliest_first.empty() || sum < options.top_p * total)) sum += next();
     total = sum;
     order.clear();
   }

@@ -66,7 +66,7 @@ std::optional<files::Hash128> content_of(const fs::path& path) {
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (is_one_of(kTokens, name) || is_one_of(kOlderTokens, name) || is_one_of(kBesideTokens, name) ||
-        name == path.filename())
+        (!is_folder && name == path.filename()))
       all.insert(at->path());
   }
   if (error) return std::nullopt;
