@@ -167,11 +167,11 @@ TEST_F(RoundTrip, StrictCheckListsEverythingAtOnce) {
   const Checkpoint checkpoint = Checkpoint::open(store_.path_of(1));
   const std::vector<Wanted> all{
       {"wte.weight", {50, 7}}, {"ln.bias", {7}}, {"half", {3, 5}}, {"none", {0, 4}}};
-  checkpoint.check("value", all);
+  checkpoint.check(all);
   const std::vector<Wanted> other{{"wte.weight", {7, 50}}, {"ln.bias", {7}}, {"head", {2}}, {"none", {0, 4}}};
-  EXPECT_ERROR(checkpoint.check("value", other), PL_ERROR_CONFIG,
+  EXPECT_ERROR(checkpoint.check(other), PL_ERROR_CONFIG,
                store_.path_of(1) +
-                   ": does not fit the model (value):\n"
+                   ": does not fit the model:\n"
                    "  missing: head [2]\n"
                    "  unexpected: half [3, 5]\n"
                    "  mis-shaped: wte.weight is [50, 7], the model has [7, 50]");

@@ -356,7 +356,7 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
         modules.emplace(without(name, parameter.name.ends_with(kOurDown) ? kDown : kUp));
       else
         saved.emplace(name.substr(0, name.rfind('.')));
-      at::Tensor value = piece.written(parameter.tensor.detach());
+      at::Tensor value = piece.written(parameter.value());
       const bool is_table = parameter.shape.size() == 2 && !piece.transposed && piece.columns == 0;
       if (const at::Tensor more = is_table ? hugging_face::rows_from(base_model, std::string(name),
                                                                      value.size(0), model.plain_name)

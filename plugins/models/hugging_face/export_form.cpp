@@ -36,7 +36,7 @@ struct Written {
   Piece piece;
 
   at::Tensor value(const NameMap& map) const {
-    return piece.written(map.value ? map.value(*parameter) : parameter->tensor.detach()).detach();
+    return piece.written(map.value ? map.value(*parameter) : parameter->value()).detach();
   }
 };
 

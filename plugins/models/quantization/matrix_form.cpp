@@ -3,27 +3,37 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace pipeline::quantization {
 namespace {
 
-// Where the parts of a matrix begin, in bytes.
-struct Parts {
-  uint64_t sizes = 0, scales = 0, offset = 0, end = 0;
+// Where the parts of a row of NF4 begin, in bytes.
+struct Nf4Row {
+  int64_t blocks, groups;  // that it may be in, wherever it begins
+  int64_t mean, phase, scales, sizes, end;
 
-  Parts(Form form, int64_t rows, int64_t columns) {
-    const auto behind = [](uint64_t begin, int64_t count, uint64_t each) {
-      return (begin + static_cast<uint64_t>(count) * each + 63) / 64 * 64;
-    };
-    const int64_t count = rows * columns, blocks = count / kBlock;
-    const bool is_nf4 = form == Form::kNf4;
-    sizes = behind(0, is_nf4 ? count / 2 : count, 1);
-    scales = behind(sizes, is_nf4 ? blocks : 0, 1);
-    offset = behind(scales, is_nf4 ? (blocks + kBlocksAGroup - 1) / kBlocksAGroup : rows, sizeof(float));
-    end = behind(offset, is_nf4 ? 1 : 0, sizeof(float));
-  }
+  explicit Nf4Row(int64_t columns)
+      : blocks(columns / kBlock),
+        groups((blocks + kBlocksAGroup - 2) / kBlocksAGroup + 1),
+        mean(columns / 2),
+        phase(mean + 4),
+        scales(phase + 4),
+        sizes(scales + 4 * groups),
+        end((sizes + blocks + 31) / 32 * 32) {}
 };
+
+template <class T>
+T at(const uint8_t* place) {
+  T value;
+  std::memcpy(&value, place, sizeof value);
+  return value;
+}
+template <class T>
+void put(std::byte* place, T value) {
+  std::memcpy(place, &value, sizeof value);
+}
 
 // How many of the ascending bounds are below x: which of the values that they lie between is nearest, and of
 // two that are equally near the lower one.
@@ -45,27 +55,45 @@ float largest(const float* values, int64_t count) {
   return most;
 }
 
-void encode_sizes(std::vector<float> all, uint8_t* codes, float* scales, float& offset) {
-  static const auto bounds = middles(dynamic_map());
-  double sum = 0;
-  for (const float size : all) sum += size;
-  offset = all.empty() ? 0 : static_cast<float>(sum / static_cast<double>(all.size()));
-  for (float& size : all) size -= offset;
-  for (size_t first = 0; first < all.size(); first += kBlocksAGroup, ++scales) {
-    const size_t count = std::min<size_t>(kBlocksAGroup, all.size() - first);
-    *scales = largest(&all[first], static_cast<int64_t>(count));
-    const float by = *scales > 0 ? 1 / *scales : 0;
-    for (size_t i = first; i < first + count; ++i) codes[i] = nearest(bounds, all[i] * by);
+// The sizes of a matrix's blocks in 8 bits.
+struct Sizes {
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+  float mean = 0;
+
+  explicit Sizes(std::vector<float> all) : codes(all.size()) {
+    static const auto bounds = middles(dynamic_map());
+    double sum = 0;
+    for (const float size : all) sum += size;
+    mean = all.empty() ? 0 : static_cast<float>(sum / static_cast<double>(all.size()));
+    for (float& size : all) size -= mean;
+    for (size_t first = 0; first < all.size(); first += kBlocksAGroup) {
+      const size_t count = std::min<size_t>(kBlocksAGroup, all.size() - first);
+      scales.push_back(largest(&all[first], static_cast<int64_t>(count)));
+      const float by = scales.back() > 0 ? 1 / scales.back() : 0;
+      for (size_t i = first; i < first + count; ++i) codes[i] = nearest(bounds, all[i] * by);
+    }
   }
-}
+};
 
 }  // namespace
 
-const std::array<float, 16> kNf4Levels = {
-    -1.0f,                 -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
-    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
-    0.07958029955625534f,  0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
-    0.44070982933044434f,  0.5626170039176941f,  0.7229568362236023f,  1.0f};
+const float kNf4Levels[16] = {-1.0f,
+                              -0.6961928009986877f,
+                              -0.5250730514526367f,
+                              -0.39491748809814453f,
+                              -0.28444138169288635f,
+                              -0.18477343022823334f,
+                              -0.09105003625154495f,
+                              0.0f,
+                              0.07958029955625534f,
+                              0.16093020141124725f,
+                              0.24611230194568634f,
+                              0.33791524171829224f,
+                              0.44070982933044434f,
+                              0.5626170039176941f,
+                              0.7229568362236023f,
+                              1.0f};
 
 const std::array<float, 256>& dynamic_map() {
   static const std::array<float, 256> all = [] {
@@ -95,63 +123,97 @@ const std::array<float, 256>& dynamic_map() {
   return all;
 }
 
-uint64_t Matrix::bytes(Form form, int64_t rows, int64_t columns) { return Parts(form, rows, columns).end; }
-
-Matrix::Matrix(Form form, int64_t rows, int64_t columns, const std::byte* data)
-    : form_(form), rows_(rows), columns_(columns), codes_(reinterpret_cast<const uint8_t*>(data)) {
-  const Parts parts(form, rows, columns);
-  scales_ = reinterpret_cast<const float*>(data + parts.scales);
-  if (form == Form::kInt8) return;
-  sizes_ = codes_ + parts.sizes;
-  offset_ = reinterpret_cast<const float*>(data + parts.offset);
+int64_t Row::bytes(Form form, int64_t columns) {
+  return form == Form::kInt8 ? columns + 32 : Nf4Row(columns).end;
 }
 
-void Matrix::encode(Form form, int64_t rows, int64_t columns, const float* values, std::byte* out) {
-  const Parts parts(form, rows, columns);
-  std::memset(out, 0, parts.end);
-  auto* const codes = reinterpret_cast<uint8_t*>(out);
-  auto* const scales = reinterpret_cast<float*>(out + parts.scales);
-  if (form == Form::kInt8) {
-    for (int64_t row = 0; row < rows; ++row, values += columns) {
-      const float most = largest(values, columns), by = most > 0 ? 127 / most : 0;
-      scales[row] = most / 127;
-      for (int64_t i = 0; i < columns; ++i)
-        codes[row * columns + i] =
-            static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(values[i] * by)));
-    }
-    return;
+int64_t Row::columns(Form form, int64_t bytes) {
+  // NF4: 33 bytes a block and some more, so that with each block there are at least 32 more.
+  const int64_t most = form == Form::kInt8 ? bytes - 32 : bytes / 33 * kBlock;
+  for (int64_t columns = most; columns > 0 && Row::bytes(form, columns) >= bytes; columns -= kBlock)
+    if (takes(columns) && Row::bytes(form, columns) == bytes) return columns;
+  return -1;
+}
+
+Row::Row(Form form, int64_t columns, const uint8_t* data) : form_(form), columns_(columns), data_(data) {}
+
+float Row::scale() const { return at<float>(data_ + columns_); }
+
+void Row::sizes(int64_t first, int64_t count, float* out) const {
+  const Nf4Row row(columns_);
+  const std::array<float, 256>& map = dynamic_map();
+  const auto mean = at<float>(data_ + row.mean);
+  const int64_t phase = at<uint32_t>(data_ + row.phase) + first;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto scale = at<float>(data_ + row.scales + 4 * ((phase + i) / kBlocksAGroup));
+    out[i] = map[data_[row.sizes + first + i]] * scale + mean;
   }
-  static const auto bounds = middles(kNf4Levels);
-  std::vector<float> sizes(static_cast<size_t>(rows * columns / kBlock));
-  for (size_t block = 0; block < sizes.size(); ++block, values += kBlock) {
-    sizes[block] = largest(values, kBlock);
-    const float by = 1 / std::max(sizes[block], 1e-38f);
-    const auto code = [&](int64_t i) { return nearest(bounds, std::clamp(values[i] * by, -1.0f, 1.0f)); };
-    uint8_t* const pairs = codes + block * kBlock / 2;
-    for (int64_t i = 0; i < kBlock; i += 2)
-      pairs[i / 2] = static_cast<uint8_t>(code(i) << 4 | code(i + 1));
-  }
-  encode_sizes(std::move(sizes), codes + parts.sizes, scales, *reinterpret_cast<float*>(out + parts.offset));
 }
 
-float Matrix::block_size(int64_t block) const {
-  return dynamic_map()[sizes_[block]] * scales_[block / kBlocksAGroup] + *offset_;
-}
-
-void Matrix::decode(int64_t row, int64_t begin, std::span<float> out) const {
-  const int64_t first = row * columns_ + begin;
+void Row::decode(int64_t begin, std::span<float> out) const {
   if (form_ == Form::kInt8) {
+    const float by = scale();
     for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>(static_cast<int8_t>(codes_[first + static_cast<int64_t>(i)])) * scales_[row];
+      out[i] = static_cast<float>(static_cast<int8_t>(data_[begin + static_cast<int64_t>(i)])) * by;
     return;
   }
   for (size_t i = 0; i < out.size(); i += kBlock) {
-    const int64_t block = (first + static_cast<int64_t>(i)) / kBlock;
-    const float size = block_size(block);
-    const uint8_t* const pairs = codes_ + block * kBlock / 2;
+    const int64_t column = begin + static_cast<int64_t>(i);
+    float size = 0;
+    sizes(column / kBlock, 1, &size);
+    const uint8_t* const pairs = data_ + column / 2;
     for (size_t j = 0; j < kBlock; ++j)
       out[i + j] = kNf4Levels[j % 2 == 0 ? pairs[j / 2] >> 4 : pairs[j / 2] & 15] * size;
   }
+}
+
+void arrange(Form form, int64_t rows, int64_t columns, const Codes& from, std::byte* out) {
+  const int64_t each = Row::bytes(form, columns);
+  std::memset(out, 0, static_cast<size_t>(rows * each));
+  if (form == Form::kInt8) {
+    for (int64_t row = 0; row < rows; ++row, out += each) {
+      std::memcpy(out, from.codes + row * columns, static_cast<size_t>(columns));
+      put(out + columns, from.scales[row]);
+    }
+    return;
+  }
+  const Nf4Row parts(columns);
+  const int64_t groups = (rows * parts.blocks + kBlocksAGroup - 1) / kBlocksAGroup;
+  for (int64_t row = 0; row < rows; ++row, out += each) {
+    const int64_t block = row * parts.blocks, group = block / kBlocksAGroup;
+    std::memcpy(out, from.codes + row * columns / 2, static_cast<size_t>(columns / 2));
+    put(out + parts.mean, from.mean);
+    put(out + parts.phase, static_cast<uint32_t>(block % kBlocksAGroup));
+    std::memcpy(out + parts.scales, from.scales + group,
+                static_cast<size_t>(std::min(parts.groups, groups - group)) * sizeof(float));
+    std::memcpy(out + parts.sizes, from.sizes + block, static_cast<size_t>(parts.blocks));
+  }
+}
+
+void encode(Form form, int64_t rows, int64_t columns, const float* values, std::byte* out) {
+  if (form == Form::kInt8) {
+    std::vector<uint8_t> codes(static_cast<size_t>(columns));
+    for (int64_t row = 0; row < rows; ++row, values += columns, out += Row::bytes(form, columns)) {
+      const float most = largest(values, columns), by = most > 0 ? 127 / most : 0, scale = most / 127;
+      for (int64_t i = 0; i < columns; ++i)
+        codes[static_cast<size_t>(i)] =
+            static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(values[i] * by)));
+      arrange(form, 1, columns, {codes.data(), &scale}, out);
+    }
+    return;
+  }
+  static const auto bounds = middles(std::to_array(kNf4Levels));
+  std::vector<uint8_t> codes(static_cast<size_t>(rows * columns / 2));
+  std::vector<float> all(static_cast<size_t>(rows * columns / kBlock));
+  for (size_t block = 0; block < all.size(); ++block, values += kBlock) {
+    all[block] = largest(values, kBlock);
+    const float by = 1 / std::max(all[block], 1e-38f);
+    const auto code = [&](int64_t i) { return nearest(bounds, std::clamp(values[i] * by, -1.0f, 1.0f)); };
+    uint8_t* const pairs = &codes[block * kBlock / 2];
+    for (int64_t i = 0; i < kBlock; i += 2) pairs[i / 2] = static_cast<uint8_t>(code(i) << 4 | code(i + 1));
+  }
+  const Sizes sizes(std::move(all));
+  arrange(form, rows, columns, {codes.data(), sizes.scales.data(), sizes.codes.data(), sizes.mean}, out);
 }
 
 }  // namespace pipeline::quantization

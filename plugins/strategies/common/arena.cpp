@@ -16,11 +16,18 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <pipeline/error.hpp>
+#include <pipeline/torch/tensor.hpp>
 
 namespace pipeline::strategies {
 namespace {
 
 constexpr char kStep[] = "step";
+constexpr std::string_view kValue = "value";
+
+// What a checkpoint's reader fills host memory with, for these values.
+at::ScalarType type_on_host(const at::Tensor& values) {
+  return values.scalar_type() == at::kByte ? at::kByte : at::kFloat;
+}
 
 // Calls visit(piece, first element of it in part.values) for what `part` has of each parameter, in the
 // parameters' order.
@@ -35,11 +42,11 @@ void for_each_piece(const Layout& layout, const std::vector<Parameter>& paramete
     if (!is_here) continue;
     Piece piece;
     piece.parameter = parameters[i].name;
-    piece.kind = part.kind;
-    piece.shape = parameters[i].shape;
+    piece.kind = part.kind == kValue ? parameters[i].value_kind() : std::string_view(part.kind);
+    piece.shape = slot.shape;
     piece.offset = static_cast<uint64_t>(first - slot.offset);
     piece.count = static_cast<uint64_t>(last - first);
-    piece.dtype = part.values.scalar_type() == at::kBFloat16 ? kBFloat16 : kFloat32;
+    piece.dtype = to_pl(part.values.scalar_type());
     visit(piece, first - part.begin);
   }
 }
@@ -122,10 +129,10 @@ at::Tensor staged_copy(const at::Tensor& values, int64_t piece) {
   };
   const at::Device device = values.device();
   const int64_t most = std::min(piece, values.numel());
-  at::Tensor host = at::empty(values.sizes(), at::kFloat);
+  at::Tensor host = at::empty(values.sizes(), type_on_host(values));
   std::array<Stage, 2> stages;
   for (Stage& stage : stages) {
-    stage.memory = at::empty({most}, at::TensorOptions().dtype(at::kFloat).pinned_memory(!device.is_cpu()));
+    stage.memory = at::empty({most}, host.options().pinned_memory(!device.is_cpu()));
     if (!device.is_cpu()) stage.filled.emplace(device.type());
   }
   const auto empty = [&](Stage& stage) {
@@ -156,9 +163,9 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
     const bool frozen = part.begin >= layout_->trainable_length();
     if (!part.values.is_cpu()) {
       part.values = staged_copy(part.values, kStagedElements);
-    } else if (part.kind != "value") {
+    } else if (part.kind != kValue) {
       if (copy && !part.is_copy) part.values = part.values.clone();
-    } else if (part.begin < layout_->narrow_begin()) {
+    } else if (layout_->stored(part.begin) == Stored::kWide) {
       part.values =
           part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy && !frozen);
     }
@@ -169,19 +176,20 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
 }
 
 void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
-  const bool in_place = part.values.is_cpu() && part.values.scalar_type() == at::kFloat;
+  const at::ScalarType type = type_on_host(part.values);
+  const bool in_place = part.values.is_cpu() && part.values.scalar_type() == type;
   for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
-    piece.dtype = kFloat32;
+    piece.dtype = to_pl(type);
     const at::Tensor whole = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
     const int64_t most = in_place ? whole.numel() : kStagedElements;
     int64_t begin = 0;
     do {
       at::Tensor target = whole.narrow(0, begin, std::min(most, whole.numel() - begin));
-      at::Tensor host = in_place ? target : at::empty(target.sizes(), at::kFloat);
+      at::Tensor host = in_place ? target : at::empty(target.sizes(), type);
       Piece wanted = piece;
       wanted.offset += static_cast<uint64_t>(begin);
       wanted.count = static_cast<uint64_t>(target.numel());
-      reader.read(wanted, host.mutable_data_ptr<float>());
+      reader.read(wanted, host.mutable_data_ptr());
       if (!in_place) target.copy_(host);
       begin += target.numel();
     } while (begin < whole.numel());
@@ -195,14 +203,23 @@ int64_t ArenaState::read_step_count(const StateReader& reader) {
 }
 
 ValueArena::ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device)
-    : layout_(std::move(layout)),
-      wide_(mapped_zeros(std::max(layout_->narrow_begin(), kChunk), dtype, device)),
-      narrow_(mapped_zeros(layout_->length() - layout_->narrow_begin(), at::kBFloat16, device)) {}
+    : layout_(std::move(layout)) {
+  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+    const int64_t least = how == Stored::kWide ? kChunk : 0, count = layout_->end(how) - layout_->begin(how);
+    values_[static_cast<size_t>(how)] = mapped_zeros(std::max(count, least), type_of(how, dtype), device);
+  }
+}
 
 at::Tensor ValueArena::part(int64_t begin, int64_t length) const {
-  const int64_t narrow_begin = layout_->narrow_begin();
-  return begin < narrow_begin || length == 0 ? wide_.narrow(0, std::min(begin, narrow_begin), length)
-                                             : narrow_.narrow(0, begin - narrow_begin, length);
+  const Stored how = length == 0 ? Stored::kWide : layout_->stored(begin);
+  const at::Tensor& values = values_[static_cast<size_t>(how)];
+  return values.narrow(0, std::min(begin - layout_->begin(how), values.numel()), length);
+}
+
+uint64_t ValueArena::bytes() const {
+  uint64_t bytes = 0;
+  for (const at::Tensor& values : values_) bytes += values.nbytes();
+  return bytes;
 }
 
 void* ValueArena::address(size_t index) const {
