@@ -302,7 +302,9 @@ std::string model_json(Session& session) {
                     {"reduction", precision_name(info.reduction_dtype)},
                     {"master", precision_name(info.master_dtype)},
                     {"optimizer", precision_name(info.optimizer_dtype)}};
-  for (const auto& [form, elements] : count.frozen) json["frozen"][form] = elements;
+  std::string frozen;
+  for (const auto& [form, elements] : count.frozen) frozen += (frozen.empty() ? "" : ", ") + form;
+  if (!frozen.empty()) json["dtypes"]["frozen"] = frozen;
   nlohmann::ordered_json bytes = nlohmann::ordered_json::object();
   for (const auto& [what, size] : session.strategy().memory()) bytes[what] = size;
   json["bytes"] = bytes;

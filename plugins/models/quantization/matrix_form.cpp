@@ -42,6 +42,15 @@ uint8_t nearest(const std::array<float, N>& bounds, float x) {
   return static_cast<uint8_t>(std::lower_bound(bounds.begin(), bounds.end(), x) - bounds.begin());
 }
 
+// The same for a block, whose values are first multiplied by `by` and limited to 1: a bound at a time, as the
+// compiler makes vectors of that.
+void nearest_of_block(const std::array<float, 15>& bounds, const float* values, float by, int32_t* codes) {
+  std::array<float, kBlock> x;
+  for (size_t i = 0; i < kBlock; ++i) x[i] = std::clamp(values[i] * by, -1.0f, 1.0f), codes[i] = 0;
+  for (const float bound : bounds)
+    for (size_t i = 0; i < kBlock; ++i) codes[i] += bound < x[i];
+}
+
 template <size_t N>
 std::array<float, N - 1> middles(const std::array<float, N>& values) {
   std::array<float, N - 1> bounds;
@@ -208,9 +217,10 @@ void encode(Form form, int64_t rows, int64_t columns, const float* values, std::
   for (size_t block = 0; block < all.size(); ++block, values += kBlock) {
     all[block] = largest(values, kBlock);
     const float by = 1 / std::max(all[block], 1e-38f);
-    const auto code = [&](int64_t i) { return nearest(bounds, std::clamp(values[i] * by, -1.0f, 1.0f)); };
-    uint8_t* const pairs = &codes[block * kBlock / 2];
-    for (int64_t i = 0; i < kBlock; i += 2) pairs[i / 2] = static_cast<uint8_t>(code(i) << 4 | code(i + 1));
+    std::array<int32_t, kBlock> own;
+    nearest_of_block(bounds, values, by, own.data());
+    for (size_t i = 0; i < kBlock; i += 2)
+      codes[(block * kBlock + i) / 2] = static_cast<uint8_t>(own[i] << 4 | own[i + 1]);
   }
   const Sizes sizes(std::move(all));
   arrange(form, rows, columns, {codes.data(), sizes.scales.data(), sizes.codes.data(), sizes.mean}, out);

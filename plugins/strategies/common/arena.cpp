@@ -1,21 +1,17 @@
 #include "plugins/strategies/common/arena.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <pipeline/error.hpp>
+#include <pipeline/torch/memory.hpp>
 #include <pipeline/torch/tensor.hpp>
 
 namespace pipeline::strategies {
@@ -101,21 +97,6 @@ class ArenaSnapshot : public Snapshot {
 class NoPieces : public Snapshot {
   void visit(const Visitor& /*visitor*/) const override {}
 };
-
-// Zeros. In host memory they come from the system and go back there, whatever the allocator keeps of what it
-// has handed out.
-at::Tensor mapped_zeros(int64_t count, at::ScalarType dtype, at::Device device) {
-  const auto options = at::TensorOptions().dtype(dtype).device(device);
-  if (!device.is_cpu() || count == 0) return at::zeros({count}, options);
-  const size_t bytes = static_cast<size_t>(count) * at::elementSize(dtype);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    fail_with(PL_ERROR_OUT_OF_MEMORY, "the weights: the system gives no ", bytes,
-              " bytes: ", std::strerror(errno));
-  }
-  return at::from_blob(
-      memory, {count}, [bytes](void* start) { ::munmap(start, bytes); }, options);
-}
 
 }  // namespace
 
@@ -206,7 +187,10 @@ ValueArena::ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtyp
     : layout_(std::move(layout)) {
   for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
     const int64_t least = how == Stored::kWide ? kChunk : 0, count = layout_->end(how) - layout_->begin(how);
-    values_[static_cast<size_t>(how)] = mapped_zeros(std::max(count, least), type_of(how, dtype), device);
+    const std::vector<int64_t> shape{std::max(count, least)};
+    const at::ScalarType type = type_of(how, dtype);
+    values_[static_cast<size_t>(how)] =
+        device.is_cpu() ? mapped_zeros(shape, type) : at::zeros(shape, at::TensorOptions(device).dtype(type));
   }
 }
 

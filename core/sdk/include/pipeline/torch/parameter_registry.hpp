@@ -4,6 +4,7 @@
 #include <pipeline/error.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/parameter.hpp>
+#include <pipeline/torch/memory.hpp>
 #include <pipeline/torch/random.hpp>
 #include <pipeline/torch/tensor.hpp>
 
@@ -82,7 +83,7 @@ class ParameterRegistry {
   // the strategy's memory replaces it later: a big model is never held twice.
   at::Tensor add(Parameter info, InitialValue initial, std::shared_ptr<const Coding> coding = nullptr) {
     if (rule_) rule_(info);
-    at::Tensor tensor = at::empty(info.shape, at::kFloat).requires_grad_(info.trainable);
+    at::Tensor tensor = mapped_zeros(info.shape, at::kFloat).requires_grad_(info.trainable);
     if (by_unit_.size() <= info.unit) by_unit_.resize(info.unit + 1);
     by_unit_[info.unit].push_back(tensor);
     all_.push_back({std::move(info), tensor, std::move(initial), std::move(coding)});
