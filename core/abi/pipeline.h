@@ -326,7 +326,8 @@ typedef struct pl_host {
  *  - PL_FORM_BFLOAT16: the shape of the parameter in bfloat16.
  *  - PL_FORM_INT8: 8 bits a value, with scales of rows; PL_FORM_NF4: 4 bits, with sizes of blocks (Dettmers
  * et al., arXiv 2208.07339 and 2305.14314). Where the parts lie is the task's own: it says how many bytes
- * they are and makes them (pl_task_api.form_bytes, encode_value). Everybody else has one uint8 tensor of so many.
+ * they are and makes them (pl_task_api.form_bytes, encode_value). Everybody else has one uint8 tensor of so
+ * many.
  */
 #define PL_FORM_BFLOAT16 1u
 #define PL_FORM_INT8 2u

@@ -164,8 +164,9 @@ Differences Checkpoint::check(std::span<const Wanted> wanted, bool may_drop) con
     const Tensor* tensor = found == values.end() ? nullptr : found->second;
     if (tensor && tensor->kind != want.kind) {
       if (tensor->kind == "value" && tensor->shape == want.value_shape) continue;
-      mis_shaped += "\n  in another form: " + want.parameter + " is " + tensor->kind + ", the model has " +
-                    want.kind + " (train.frozen_precision)";
+      const auto form = [](const std::string& kind) { return kind == "value" ? "auto" : kind; };
+      mis_shaped += "\n  of another train.frozen_precision: " + want.parameter + " is \"" +
+                    form(tensor->kind) + "\", the run has \"" + form(want.kind) + "\"";
     } else if (!tensor && want.may_be_missing) {
       allowed.missing.push_back(want.parameter);
     } else if (!tensor) {

@@ -54,9 +54,7 @@ class MatrixCoding : public Coding {
 
 }  // namespace
 
-Form form_of(const at::Tensor& coded) {
-  return coded.scalar_type() == at::kChar ? Form::kInt8 : Form::kNf4;
-}
+Form form_of(const at::Tensor& coded) { return coded.scalar_type() == at::kChar ? Form::kInt8 : Form::kNf4; }
 
 int64_t inputs(const at::Tensor& weight) {
   return is_coded(weight) ? Row::columns(form_of(weight), weight.size(1)) : weight.size(0);

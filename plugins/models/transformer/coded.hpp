@@ -26,8 +26,8 @@ at::Tensor outputs_of(const at::Tensor& weight, int64_t first, int64_t count);
 // (in, out) in `type`, from host memory.
 at::Tensor decoded(const at::Tensor& coded, at::ScalarType type);
 
-// Of a parameter (in, out) that is several matrices of PyTorch's side by side, each of so many columns: they are
-// encoded one by one, as bitsandbytes would. Null where rows of `in` values cannot be kept so.
+// Of a parameter (in, out) that is several matrices of PyTorch's side by side, each of so many columns: they
+// are encoded one by one, as bitsandbytes would. Null where rows of `in` values cannot be kept so.
 std::shared_ptr<const Coding> coding_of_parts(int64_t in, std::vector<int64_t> columns);
 
 }  // namespace pipeline::transformer

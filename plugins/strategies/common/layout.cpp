@@ -20,11 +20,14 @@ Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
   }
 }
 
-void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable, Stored how) {
+void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable,
+                          Stored how) {
   std::vector<size_t> members;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const Stored its = parameter.is_coded() ? Stored::kBytes : parameter.form != 0 ? Stored::kNarrow : Stored::kWide;
+    const Stored its = parameter.is_coded()  ? Stored::kBytes
+                       : parameter.form != 0 ? Stored::kNarrow
+                                             : Stored::kWide;
     if (parameter.unit == unit && parameter.trainable == trainable && its == how) members.push_back(i);
   }
   if (members.empty()) return;

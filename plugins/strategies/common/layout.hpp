@@ -74,7 +74,7 @@ class Layout {
   Stored stored(int64_t offset) const {  // what is there
     return offset < end(Stored::kWide)     ? Stored::kWide
            : offset < end(Stored::kNarrow) ? Stored::kNarrow
-                                         : Stored::kBytes;
+                                           : Stored::kBytes;
   }
   int64_t length() const { return length_; }  // with the frozen ones
   const Slot& slot_of(size_t parameter) const { return slots_[slot_index_[parameter]]; }

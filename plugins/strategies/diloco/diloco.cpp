@@ -157,8 +157,9 @@ class Diloco : public pipeline::Strategy<Config> {
     const bool starts = reader.values_only();
     if (!starts) require_same_ranks(reader);
     for (auto& [piece, values] : state(true))
-      values.copy_(starts && piece.kind != "value" && !pipeline::same(piece.dtype, kUInt8) ? at::zeros({})
-                                                                                 : read(reader, piece));
+      values.copy_(starts && piece.kind != "value" && !pipeline::same(piece.dtype, kUInt8)
+                       ? at::zeros({})
+                       : read(reader, piece));
     if (starts) local_.copy_(outer_);
     step_count_.copy_(counts_[0]);
     since_sync_ = updates() % config().sync_steps;

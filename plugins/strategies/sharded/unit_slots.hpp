@@ -48,7 +48,7 @@ class UnitSlots {
   struct Unit {
     uint32_t number = 0;
     size_t slot = 0;
-    std::array<int64_t, kWaysToStore> lengths{};       // of values kept in each way
+    std::array<int64_t, kWaysToStore> lengths{};      // of values kept in each way
     std::vector<std::pair<size_t, int64_t>> buckets;  // and where each begins in the slot's memory
   };
   struct Slot {

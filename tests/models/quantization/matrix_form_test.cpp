@@ -71,7 +71,8 @@ TEST(MatrixForm, ValuesComeBackAsNearAsTheirBitsAllow) {
         const size_t block = form == Form::kNf4 ? kBlock : static_cast<size_t>(columns);
         const auto first = values.begin() + static_cast<int64_t>(i / block * block);
         float size = 0;
-        for (auto v = first; v != first + static_cast<int64_t>(block); ++v) size = std::max(size, std::abs(*v));
+        for (auto v = first; v != first + static_cast<int64_t>(block); ++v)
+          size = std::max(size, std::abs(*v));
         ASSERT_NEAR(back[i], values[i], size * (form == Form::kNf4 ? 0.17f : 0.5f / 127 + 1e-6f)) << i;
       }
     }
@@ -84,7 +85,8 @@ TEST(MatrixForm, RowsHaveTheScalesOfTheGroupsThatTheyAreIn) {
   std::vector<float> values = normal_values(rows * columns);
   // The second group of blocks is a thousand times as large as the others.
   for (size_t i = 256 * kBlock; i < 512 * kBlock; ++i) values[i] *= 1000;
-  const std::vector<float> back = decoded(Form::kNf4, rows, columns, encoded(Form::kNf4, rows, columns, values));
+  const std::vector<float> back =
+      decoded(Form::kNf4, rows, columns, encoded(Form::kNf4, rows, columns, values));
   double error = 0, size = 0;
   for (size_t i = 256 * kBlock; i < 512 * kBlock; ++i) {
     error += std::pow(back[i] - values[i], 2);

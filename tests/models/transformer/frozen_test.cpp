@@ -135,15 +135,16 @@ TEST(FrozenBlocksTest, InFewBitsHaveTheValuesOfTheSameWeightsInFloat32) {
   };
   const at::Tensor norm = values({kIn}, 1) + 2, bias = values({3 * kIn}, 5);
   for (const uint32_t form : {PL_FORM_INT8, PL_FORM_NF4}) {
-    const Tensors few = {coded(values({kIn, 3 * kIn}, 2) * 0.2, form), coded(values({kIn, 2 * kInner}, 3) * 0.2, form),
+    const Tensors few = {coded(values({kIn, 3 * kIn}, 2) * 0.2, form),
+                         coded(values({kIn, 2 * kInner}, 3) * 0.2, form),
                          coded(values({kInner, kIn}, 4) * 0.2, form)};
     Tensors wide;
     for (const at::Tensor& weight : few) wide.push_back(decoded(weight, at::kFloat).contiguous());
     const auto run = [&](const at::Tensor& x, const Tensors& t, at::ScalarType compute) {
       const at::Tensor y = norm_linear(x, {norm, {}}, columns({t[0], {}}, kIn, kIn), compute);
       const at::Tensor z = linear(y.narrow(1, 0, kIn), columns({t[0], bias}, 2 * kIn, kIn)).to(at::kFloat);
-      return norm_swiglu_residual(linear_residual(z, columns({t[0], {}}, 0, kIn), x, {}), {norm, {}}, {t[1], {}},
-                                  {t[2], {}}, compute);
+      return norm_swiglu_residual(linear_residual(z, columns({t[0], {}}, 0, kIn), x, {}), {norm, {}},
+                                  {t[1], {}}, {t[2], {}}, compute);
     };
     for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
       const Tensors x = leaves({values({kFrozenRows, kIn}, 9), values({kFrozenRows, kIn}, 9)});

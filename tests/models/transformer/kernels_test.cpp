@@ -111,7 +111,8 @@ TEST_P(KernelsTest, RowsOfGemmDoNotDependOnTheirNumber) {
   }
 }
 
-// Rows in 8 and 4 bits: what is packed of them is their values, wherever blocks of k and threads' columns begin.
+// Rows in 8 and 4 bits: what is packed of them is their values, wherever blocks of k and threads' columns
+// begin.
 TEST_P(KernelsTest, GemmOfCodedRowsHasTheBitsOfTheSameValues) {
   for (const auto& [m, n, k] :
        {std::tuple{1, 64, 64}, {3, 100, 640}, {40, 65, 1088}, {250, 33, 320}, {5, 6400, 64}}) {
@@ -124,7 +125,8 @@ TEST_P(KernelsTest, GemmOfCodedRowsHasTheBitsOfTheSameValues) {
         const Parameter parameter{.name = "weight", .shape = {in, out}};
         at::Tensor bytes = at::empty({static_cast<int64_t>(coding->bytes(parameter, form))}, at::kByte);
         coding->encode(parameter, form, weight, static_cast<std::byte*>(bytes.mutable_data_ptr()));
-        const at::Tensor coded = coding->bound(parameter, bytes), wide = decoded(coded, at::kFloat).contiguous();
+        const at::Tensor coded = coding->bound(parameter, bytes),
+                         wide = decoded(coded, at::kFloat).contiguous();
         EXPECT_EQ(transformer::inputs(coded), in);
         EXPECT_EQ(transformer::outputs(coded), out);
         const at::Tensor a = values({m, is_backward ? out : in}, 1);

@@ -72,7 +72,7 @@ class Task : public Object<ConfigT> {
   // the value takes, and writes it so; values: host, float32, contiguous; null: the initial ones.
   virtual uint64_t form_bytes(uint64_t /*index*/, uint32_t /*form*/) { return 0; }
   virtual void encode_value(uint64_t /*index*/, uint32_t /*form*/, const pl_tensor* /*values*/,
-                      std::byte* /*out*/) {}
+                            std::byte* /*out*/) {}
   // (optional) Reads initial values from another tool's folder. A single error lists all missing,
   // unexpected and mis-shaped tensors.
   virtual void import_model(const std::filesystem::path& /*folder*/) {}

@@ -232,7 +232,8 @@ class TaskTable {
       };
     }
     static constexpr bool kCodes = PIPELINE_OVERRIDES(T, encode_value);
-    static_assert(kCodes == PIPELINE_OVERRIDES(T, form_bytes), "override form_bytes and encode_value, or neither");
+    static_assert(kCodes == PIPELINE_OVERRIDES(T, form_bytes),
+                  "override form_bytes and encode_value, or neither");
     if constexpr (kCodes) {
       t.form_bytes = [](pl_task* s, uint64_t index, uint32_t form, uint64_t* out) {
         return guard([&] { *out = self(s).form_bytes(index, form); });

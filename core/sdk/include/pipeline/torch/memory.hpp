@@ -30,7 +30,8 @@ inline at::Tensor mapped_zeros(at::IntArrayRef shape, at::ScalarType dtype) {
   if (memory == MAP_FAILED)
     fail_with(PL_ERROR_OUT_OF_MEMORY, "the weights: the system gives no ", bytes,
               " bytes: ", std::strerror(errno));
-  return at::from_blob(memory, shape, [bytes](void* start) { ::munmap(start, bytes); }, options);
+  return at::from_blob(
+      memory, shape, [bytes](void* start) { ::munmap(start, bytes); }, options);
 }
 
 // LibTorch takes memory by posix_memalign, for which glibc looks for more than it gives out: what a tensor
@@ -38,11 +39,12 @@ inline at::Tensor mapped_zeros(at::IntArrayRef shape, at::ScalarType dtype) {
 // that it ever uses at a time. This takes it by malloc, which finds it again.
 class HostAllocator final : public c10::Allocator {
  public:
-  // From now on, in this process; unless somebody else has replaced LibTorch's. AddressSanitizer keeps that one:
-  // it sees only what is beside a block.
+  // From now on, in this process; unless somebody else has replaced LibTorch's. AddressSanitizer keeps that
+  // one: it sees only what is beside a block.
   static void install() {
     static HostAllocator own;
-    if (!kIsSanitized && c10::GetAllocator(c10::kCPU) == c10::GetDefaultCPUAllocator()) c10::SetAllocator(c10::kCPU, &own, 1);
+    if (!kIsSanitized && c10::GetAllocator(c10::kCPU) == c10::GetDefaultCPUAllocator())
+      c10::SetAllocator(c10::kCPU, &own, 1);
   }
 
   c10::DataPtr allocate(size_t bytes) override {
@@ -68,11 +70,12 @@ class HostAllocator final : public c10::Allocator {
     void* const block = std::malloc(bytes + sizeof block + kAlignment);
     if (block == nullptr) {
       c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
-      TORCH_CHECK(false, "DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes, " bytes.");
+      TORCH_CHECK(false, "DefaultCPUAllocator: can't allocate memory: you tried to allocate ", bytes,
+                  " bytes.");
     }
     const auto end = reinterpret_cast<uintptr_t>(block) + sizeof block + kAlignment - 1;
-    auto* const data = static_cast<std::byte*>(block) +
-                       (end / kAlignment * kAlignment - reinterpret_cast<uintptr_t>(block));
+    auto* const data =
+        static_cast<std::byte*>(block) + (end / kAlignment * kAlignment - reinterpret_cast<uintptr_t>(block));
     std::memcpy(data - sizeof block, &block, sizeof block);
     return data;
   }
