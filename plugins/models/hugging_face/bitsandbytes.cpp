@@ -96,7 +96,8 @@ std::unique_ptr<const QuantizedMatrix> QuantizedMatrix::of(const TensorView& wei
   if (state == nullptr) return nullptr;
   json says;
   try {
-    says = strict_json::parse({reinterpret_cast<const char*>(state->data.data()), state->data.size()}, state->name);
+    says = strict_json::parse({reinterpret_cast<const char*>(state->data.data()), state->data.size()},
+                              state->name);
     made->shape_ = says.at("shape").get<std::vector<int64_t>>();
   } catch (const std::exception& error) {
     fail_at(weight, concat("what it says of itself is damaged: ", error.what()));
@@ -107,23 +108,24 @@ std::unique_ptr<const QuantizedMatrix> QuantizedMatrix::of(const TensorView& wei
     fail_at(weight, "its shape " + says["shape"].dump() + " is no matrix's");
   const int64_t count = made->shape_[0] * made->shape_[1];
   if (says.value("blocksize", json(0)) != quantization::kBlock || count % quantization::kBlock != 0)
-    fail_at(weight, concat("in blocks of ", says.value("blocksize", json(0)).dump(), ", must be 64, which divide it"));
+    fail_at(weight, concat("in blocks of ", says.value("blocksize", json(0)).dump(),
+                           ", must be 64, which divide it"));
   if (weight.dtype_name() != "U8" || weight.data.size() != static_cast<size_t>(count / 2))
-    fail_at(weight, concat("is ", weight.dtype_name(), " ", safetensors::shape_string(weight.shape), ", must have ",
-                           count / 2, " of U8"));
+    fail_at(weight, concat("is ", weight.dtype_name(), " ", safetensors::shape_string(weight.shape),
+                           ", must have ", count / 2, " of U8"));
   require_map(weight, find, weight.name + ".quant_map", quantization::kNf4Levels);
   const auto blocks = static_cast<size_t>(count / quantization::kBlock);
   if (!is_nested) {
     made->scales_ = beside<float>(weight, find, weight.name + ".absmax", "F32", blocks);
     return made;
   }
-  if (says.value("nested_blocksize", json(0)) != quantization::kBlocksAGroup || !says["nested_offset"].is_number())
+  if (says.value("nested_blocksize", json(0)) != quantization::kBlocksAGroup ||
+      !says["nested_offset"].is_number())
     fail_at(weight, "its sizes are not in groups of 256");
   require_map(weight, find, weight.name + ".nested_quant_map", quantization::dynamic_map());
   made->sizes_ = beside<uint8_t>(weight, find, weight.name + ".absmax", "U8", blocks);
-  made->scales_ =
-      beside<float>(weight, find, weight.name + ".nested_absmax", "F32",
-                    (blocks + quantization::kBlocksAGroup - 1) / quantization::kBlocksAGroup);
+  made->scales_ = beside<float>(weight, find, weight.name + ".nested_absmax", "F32",
+                                (blocks + quantization::kBlocksAGroup - 1) / quantization::kBlocksAGroup);
   made->mean_ = says["nested_offset"].get<float>();
   return made;
 }
@@ -143,14 +145,15 @@ at::Tensor QuantizedMatrix::values() const {
   const auto* const codes = reinterpret_cast<const uint8_t*>(codes_->data.data());
   if (form_ == Form::kInt8) {
     for (int64_t i = 0; i < all.numel(); ++i)
-      out[i] = static_cast<float>(static_cast<int8_t>(codes[i])) * scales_[static_cast<size_t>(i / shape_[1])];
+      out[i] =
+          static_cast<float>(static_cast<int8_t>(codes[i])) * scales_[static_cast<size_t>(i / shape_[1])];
     return all;
   }
   const auto& map = quantization::dynamic_map();
   for (size_t block = 0; block < static_cast<size_t>(all.numel() / quantization::kBlock); ++block) {
-    const float size =
-        sizes_.empty() ? scales_[block]
-                       : map[sizes_[block]] * scales_[block / quantization::kBlocksAGroup] + mean_;
+    const float size = sizes_.empty()
+                           ? scales_[block]
+                           : map[sizes_[block]] * scales_[block / quantization::kBlocksAGroup] + mean_;
     for (size_t i = block * quantization::kBlock; i < (block + 1) * quantization::kBlock; ++i)
       out[i] = quantization::kNf4Levels[i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15] * size;
   }

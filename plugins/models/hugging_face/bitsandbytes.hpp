@@ -30,7 +30,8 @@ bool is_beside_codes(const std::string& name, const FindTensor& find);
 class QuantizedMatrix {
  public:
   // Null for a weight that is not quantized. Throws Error (PL_ERROR_CONFIG) for one that is in another way.
-  static std::unique_ptr<const QuantizedMatrix> of(const safetensors::TensorView& weight, const FindTensor& find);
+  static std::unique_ptr<const QuantizedMatrix> of(const safetensors::TensorView& weight,
+                                                   const FindTensor& find);
 
   const std::vector<int64_t>& shape() const { return shape_; }
   at::Tensor values() const;  // (out, in) float32
@@ -44,8 +45,8 @@ class QuantizedMatrix {
   quantization::Form form_ = quantization::Form::kNf4;
   std::vector<int64_t> shape_;
   const safetensors::TensorView* codes_ = nullptr;
-  std::vector<float> scales_;       // INT8: of rows; NF4: of 256 sizes each, or the sizes themselves
-  std::vector<uint8_t> sizes_;      // NF4: of blocks, in 8 bits; empty: scales_ are the sizes
+  std::vector<float> scales_;   // INT8: of rows; NF4: of 256 sizes each, or the sizes themselves
+  std::vector<uint8_t> sizes_;  // NF4: of blocks, in 8 bits; empty: scales_ are the sizes
   float mean_ = 0;
 };
 
