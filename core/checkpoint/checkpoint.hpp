@@ -39,6 +39,7 @@ class Checkpoint {
   const std::string& path() const { return path_; }
   const Contents& contents() const { return manifest_.contents; }
   const std::vector<Tensor>& tensors() const { return manifest_.tensors; }
+  const Manifest& manifest() const { return manifest_; }
   const Tensor* find(std::string_view kind, std::string_view parameter) const;  // nullptr when there is none
 
   // Reads every byte and compares the checksums. Throws pipeline::Error, PL_ERROR_CORRUPT.

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cuda/kernels.hpp"
 #include "parallel.hpp"
 
 namespace pipeline::transformer {
@@ -66,6 +67,7 @@ at::Tensor outputs_of(const at::Tensor& weight, int64_t first, int64_t count) {
 
 at::Tensor decoded(const at::Tensor& coded, at::ScalarType type) {
   const int64_t in = inputs(coded), out = outputs(coded);
+  if (!coded.is_cpu()) return cuda::decode(form_of(coded), coded, in, type).t();
   at::Tensor rows = at::empty({out, in}, at::kFloat);
   parallel_rows(out, 1, in, [&](int64_t begin, int64_t end) {
     const auto* const from = static_cast<const uint8_t*>(coded.const_data_ptr());

@@ -23,7 +23,7 @@ inline int64_t outputs(const at::Tensor& weight) { return weight.size(is_coded(w
 // Columns first .. first + count - 1 of what is (in, out): the weights of so many outputs.
 at::Tensor outputs_of(const at::Tensor& weight, int64_t first, int64_t count);
 
-// (in, out) in `type`, from host memory.
+// (in, out) in `type`.
 at::Tensor decoded(const at::Tensor& coded, at::ScalarType type);
 
 // Of a parameter (in, out) that is several matrices of PyTorch's side by side, each of so many columns: they

@@ -112,10 +112,12 @@ void run(const Gemm& whole) {
   });
 }
 
-// b is coded, and the product is not for our kernels: some of b's rows are widened at a time on the CPU.
+// b is coded, and the product is not for our kernels: on the CPU some of b's rows are widened at a time, on a
+// device all of them, into memory that matrices use in turn.
 void aten_gemm_coded(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
   constexpr int64_t kElements = int64_t{1} << 20;
-  const int64_t all = outputs(b), rows = std::clamp<int64_t>(kElements / inputs(b), 1, all);
+  const int64_t all = outputs(b),
+                rows = b.is_cpu() ? std::clamp<int64_t>(kElements / inputs(b), 1, all) : all;
   const bool whole = rows == all;
   for (int64_t first = 0; first < all; first += rows) {
     const int64_t count = std::min(rows, all - first);
