@@ -1,12 +1,12 @@
 // Matrices in 8 and 4 bits as numbers.
 #include "device.cuh"
 
-// data: `rows` rows of `columns` values, row_bytes apart, as quantization::Row has them. tables: the 16 levels of
-// NF4 and the 256 values of the dynamic map; INT8 reads none. out: (rows, columns). A thread makes a vector at a
-// time.
+// data: `rows` rows of `columns` values, row_bytes apart, as quantization::Row has them. tables: the 16
+// levels of NF4 and the 256 values of the dynamic map; INT8 reads none. out: (rows, columns). A thread makes
+// a vector at a time.
 template <class T>
-__device__ void decode(int is_nf4, const unsigned char* data, long long row_bytes, long long rows, int columns,
-                       const float* tables, T* out) {
+__device__ void decode(int is_nf4, const unsigned char* data, long long row_bytes, long long rows,
+                       int columns, const float* tables, T* out) {
   constexpr int kSize = Vector<T>::kSize, kBlock = 64, kBlocksAGroup = 256;
   const int vectors = columns / kSize, blocks = columns / kBlock;
   const int groups = (blocks + kBlocksAGroup - 2) / kBlocksAGroup + 1;
@@ -34,11 +34,11 @@ __device__ void decode(int is_nf4, const unsigned char* data, long long row_byte
   reinterpret_cast<Vector<T>*>(out)[i] = vector;
 }
 
-#define DECODE(T)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(256)                                                  \
-      decode_##T(int is_nf4, const unsigned char* data, long long row_bytes, long long rows,         \
-                 int columns, const float* tables, T* out) {                                         \
-    decode(is_nf4, data, row_bytes, rows, columns, tables, out);                                     \
+#define DECODE(T)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(256)                                                       \
+      decode_##T(int is_nf4, const unsigned char* data, long long row_bytes, long long rows, int columns, \
+                 const float* tables, T* out) {                                                           \
+    decode(is_nf4, data, row_bytes, rows, columns, tables, out);                                          \
   }
 DECODE(float)
 DECODE(bfloat16)
