@@ -66,8 +66,8 @@ TEST_F(Plan, PredictsThePeakOfARun) {
 // The model has many layers: what libraries and allocators keep differs by 10 MB from run to run.
 TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   std::string pairs;
-  for (int i = 0; i < 88; ++i)
-    pairs += R"({"document":")" + std::string(i < 80 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
+  for (int i = 0; i < 132; ++i)
+    pairs += R"({"document":")" + std::string(i < 120 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
   write_text(path("train.jsonl"), pairs);
   const Words sets{"run.reproducible=false",
                    "task.language.num_hidden_layers=8",
