@@ -322,14 +322,13 @@ typedef struct pl_host {
 
 /* Forms in which the value of a frozen parameter may be kept, besides pl_run_info.parameter_dtype. A task
  * says which ones it takes; the user chooses (train.frozen_precision); strategies, checkpoints and transfers
- * carry what is chosen as it is. Forms of 8 and 4 bits are for matrices, (rows, columns), and are bound as
- * one uint8 tensor of all their bytes, which no strategy need understand: the parts below, each from a
- * multiple of 64 bytes on, n = rows x columns.
+ * carry what is chosen as it is.
  *  - PL_FORM_BFLOAT16: the shape of the parameter in bfloat16.
- *  - PL_FORM_INT8: n int8 codes; a float32 scale for each row. A value is code x scale.
- *  - PL_FORM_NF4 (Dettmers et al., arXiv 2305.14314): n codes of 4 bits, the first of two in a byte's upper
- *    half; a byte for each 64 values, their largest size by the dynamic map of 8 bits; a float32 scale for
- *    each 256 such bytes; one float32 offset. A value is level[code] x (map[byte] x scale + offset). */
+ *  - PL_FORM_INT8: 8 bits a value, with scales of rows; PL_FORM_NF4: 4 bits, with sizes of blocks (Dettmers
+ * et al., arXiv 2208.07339 and 2305.14314). Where the parts lie is the task's own: it says how many bytes
+ * they are and makes them (pl_task_api.form_bytes, encode_value). Everybody else has one uint8 tensor of so
+ * many.
+ */
 #define PL_FORM_BFLOAT16 1u
 #define PL_FORM_INT8 2u
 #define PL_FORM_NF4 4u
@@ -347,6 +346,7 @@ typedef struct pl_parameter {
   uint32_t forms;       /* PL_FORM_... of them: those in which the task takes the value where it is frozen */
   uint32_t form;        /* the one in force, set by the host; 0, as from tasks: pl_run_info.parameter_dtype */
   uint32_t reserved;
+  uint64_t form_bytes; /* set by the host: of the value, where the form is PL_FORM_INT8 or PL_FORM_NF4 */
 } pl_parameter;
 
 /* A finished gradient of one micro-batch, in float32, the parameter's dtype or the compute dtype. */
@@ -629,15 +629,20 @@ typedef struct pl_task_api {
   /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index),
    * or the imported value. Called for any subset of the parameters, in any order. */
   pl_error* (*initialize)(pl_task* self, uint64_t index, pl_tensor* out);
+  /* (optional, both or none) For parameters that have PL_FORM_INT8 or PL_FORM_NF4 among their forms: how many
+   * bytes the value takes, and writes it so into `out`: `values` (host, float32,
+   * contiguous, of the parameter's shape), or, if it is NULL, what initialize would write. */
+  pl_error* (*form_bytes)(pl_task* self, uint64_t index, uint32_t form, uint64_t* out);
+  pl_error* (*encode_value)(pl_task* self, uint64_t index, uint32_t form, const pl_tensor* values, void* out);
   /* (optional) Reads initial values from another tool's folder, e.g. Hugging Face. Strict: one error lists
    * all tensors that are missing (except NEW parameters), unexpected, or of the wrong shape. */
   pl_error* (*import_model)(pl_task* self, pl_str folder);
   /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype or in the form that the host
-   * chose (pl_parameter.form), and `grad`, of the dtype of `value` or in float32 (grad->dtype says which),
-   * both contiguous and aligned to 64 bytes; byte_offset may be nonzero. grad->data == NULL:
-   * gradients are handed over (see pl_gradient.owner), or the parameter is not trainable. The views are
-   * borrowed-call; the memory stays in place until destroy, or until the parameter is bound again, between
-   * batches. */
+   * chose (pl_parameter.form; its bytes are of shape (form_bytes)), and `grad`, of the dtype of `value` or in
+   * float32 (grad->dtype says which), both contiguous and aligned to 64 bytes; byte_offset may be nonzero.
+   * grad->data == NULL: gradients are handed over (see pl_gradient.owner), or the parameter is not trainable.
+   * The views are borrowed-call; the memory stays in place until destroy, or until the parameter is bound
+   * again, between batches. */
   pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
   /* (optional) For strategies that do not keep all parameters in place: `train` says which unit of
    * pl_parameter.unit it enters and leaves. For evaluate and predict such a strategy gathers all parameters,
@@ -949,7 +954,7 @@ typedef struct pl_step_report {
  * int64 scalar with an empty parameter name. State that no other strategy can continue from has kinds of the
  * strategy's own. A snapshot may have the "value" of a frozen parameter and optimizer state in bfloat16,
  * which is widened when it is read; a frozen value in PL_FORM_INT8 or PL_FORM_NF4 is uint8 of kind "int8" or
- * "nf4", one-dimensional. */
+ * "nf4", (form_bytes). */
 typedef struct pl_piece {
   uint32_t struct_size;
   uint32_t ndim;

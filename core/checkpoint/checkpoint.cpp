@@ -147,14 +147,27 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
   }
 }
 
-Differences Checkpoint::check(std::string_view kind, std::span<const Wanted> wanted, bool may_drop) const {
+Differences Checkpoint::check(std::span<const Wanted> wanted, bool may_drop) const {
+  static constexpr std::string_view kValueKinds[] = {"value", "int8", "nf4"};
+  const auto is_value = [](const Tensor& tensor) {
+    return std::ranges::find(kValueKinds, tensor.kind) != std::end(kValueKinds);
+  };
+  std::map<std::string_view, const Tensor*> values;
+  for (const Tensor& tensor : manifest_.tensors)
+    if (is_value(tensor)) values[tensor.parameter] = &tensor;
   Differences allowed;
   std::string missing, unexpected, mis_shaped;
   std::map<std::string_view, bool> known;
   for (const Wanted& want : wanted) {
     known[want.parameter] = true;
-    const Tensor* tensor = find(kind, want.parameter);
-    if (!tensor && want.may_be_missing) {
+    const auto found = values.find(want.parameter);
+    const Tensor* tensor = found == values.end() ? nullptr : found->second;
+    if (tensor && tensor->kind != want.kind) {
+      if (tensor->kind == "value" && tensor->shape == want.value_shape) continue;
+      const auto form = [](const std::string& kind) { return kind == "value" ? "auto" : kind; };
+      mis_shaped += "\n  of another train.frozen_precision: " + want.parameter + " is \"" +
+                    form(tensor->kind) + "\", the run has \"" + form(want.kind) + "\"";
+    } else if (!tensor && want.may_be_missing) {
       allowed.missing.push_back(want.parameter);
     } else if (!tensor) {
       missing += "\n  missing: " + want.parameter + " " + safetensors::shape_string(want.shape);
@@ -164,7 +177,7 @@ Differences Checkpoint::check(std::string_view kind, std::span<const Wanted> wan
     }
   }
   for (const Tensor& tensor : manifest_.tensors) {
-    if (tensor.kind != kind || known.contains(tensor.parameter)) continue;
+    if (!is_value(tensor) || known.contains(tensor.parameter)) continue;
     const std::vector<std::string>& droppable = manifest_.contents.droppable;
     if (may_drop && std::ranges::find(droppable, tensor.parameter) != droppable.end()) {
       allowed.dropped.push_back(tensor.parameter);
@@ -173,8 +186,7 @@ Differences Checkpoint::check(std::string_view kind, std::span<const Wanted> wan
     }
   }
   if (!missing.empty() || !unexpected.empty() || !mis_shaped.empty())
-    throw Error(PL_ERROR_CONFIG, path_ + ": does not fit the model (" + std::string(kind) + "):" + missing +
-                                     unexpected + mis_shaped);
+    throw Error(PL_ERROR_CONFIG, path_ + ": does not fit the model:" + missing + unexpected + mis_shaped);
   return allowed;
 }
 
@@ -199,6 +211,8 @@ Average Average::before(Checkpoint last, uint64_t count) {
 }
 
 void Average::read(const pl_piece& request, void* destination) const {
+  if (request.dtype.code != PL_DTYPE_FLOAT)
+    return of_.front().read(request, destination);  // frozen, all alike
   auto* out = static_cast<float*>(destination);
   std::vector<float> values;
   std::vector<double> sum;

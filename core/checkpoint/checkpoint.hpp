@@ -18,6 +18,8 @@ struct Wanted {
   std::string parameter;
   std::vector<int64_t> shape;
   bool may_be_missing = false;
+  std::string kind = "value";             // or the form of a frozen one: "int8", "nf4"
+  std::vector<int64_t> value_shape = {};  // of a "value" that may stand for it; empty: none may
 };
 
 // Mismatches that are allowed.
@@ -37,6 +39,7 @@ class Checkpoint {
   const std::string& path() const { return path_; }
   const Contents& contents() const { return manifest_.contents; }
   const std::vector<Tensor>& tensors() const { return manifest_.tensors; }
+  const Manifest& manifest() const { return manifest_; }
   const Tensor* find(std::string_view kind, std::string_view parameter) const;  // nullptr when there is none
 
   // Reads every byte and compares the checksums. Throws pipeline::Error, PL_ERROR_CORRUPT.
@@ -47,10 +50,10 @@ class Checkpoint {
   // widened for a request of float32.
   void read(const pl_piece& request, void* destination) const;
 
-  // Checks that the tensors of `kind` are exactly `wanted`: one error lists all that are missing,
-  // unexpected or mis-shaped. Returns the allowed differences: what `wanted` allows to be missing and, if
-  // `may_drop`, what the checkpoint allows to be left out.
-  Differences check(std::string_view kind, std::span<const Wanted> wanted, bool may_drop = false) const;
+  // Checks that the parameters' values are exactly `wanted`: one error lists all that are missing,
+  // unexpected, mis-shaped or in another form. Returns the allowed differences: what `wanted` allows to be
+  // missing and, if `may_drop`, what the checkpoint allows to be left out.
+  Differences check(std::span<const Wanted> wanted, bool may_drop = false) const;
 
  private:
   Checkpoint(std::string path, Manifest manifest);
@@ -86,7 +89,7 @@ class Average {
   static Average before(Checkpoint last, uint64_t count);
 
   const std::vector<Checkpoint>& of() const { return of_; }  // newest first
-  // Reads the mean as Checkpoint::read() reads a tensor. REQUIRES: a request for float32.
+  // Reads the mean as Checkpoint::read() reads a tensor; of bytes, which are frozen, the newest.
   void read(const pl_piece& request, void* destination) const;
 
  private:

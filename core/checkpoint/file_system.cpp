@@ -64,6 +64,9 @@ class RealFileSystem : public FileSystem {
     if (error) fail(path + ": cannot be made", error.value());
   }
   void sync_folder(const std::string& path) override { RealFile(path, O_RDONLY | O_DIRECTORY).sync(); }
+  bool link(const std::string& from, const std::string& to) override {
+    return ::link(from.c_str(), to.c_str()) == 0;
+  }
   void rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) fail(from + ": cannot be renamed to " + to, errno);
   }

@@ -28,6 +28,8 @@ class FileSystem {
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;  // the file must not exist
   virtual void make_folder(const std::string& path) = 0;  // and the one around it; may exist
   virtual void sync_folder(const std::string& path) = 0;  // makes its entries durable
+  // A second name for a file, which must not be changed any more; false where that cannot be.
+  virtual bool link(const std::string& from, const std::string& to) = 0;
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove(const std::string& path) = 0;  // with everything in it; may be gone already
   virtual uint64_t free_bytes(const std::string& folder) = 0;

@@ -278,6 +278,19 @@ void merge(Manifest& into, const Manifest& share, const std::string& path) {
   }
 }
 
+Manifest Manifest::of_file(std::string_view name) const {
+  Manifest share;
+  const auto file = std::ranges::find(files, name, &StoredFile::name);
+  if (file == files.end()) return share;
+  share.files = {*file};
+  for (Tensor tensor : tensors) {
+    std::erase_if(tensor.extents, [&](const Extent& e) { return &files[e.file] != &*file; });
+    for (Extent& extent : tensor.extents) extent.file = 0;
+    if (!tensor.extents.empty()) share.tensors.push_back(std::move(tensor));
+  }
+  return share;
+}
+
 void check_coverage(const Manifest& manifest, const std::string& path) {
   for (const Tensor& tensor : manifest.tensors) {
     const std::string where = path + ": tensor " + tensor_label(tensor.kind, tensor.parameter);

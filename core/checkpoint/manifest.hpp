@@ -62,6 +62,7 @@ struct Extent {
   uint64_t count;
   size_t file;       // index into Manifest::files
   std::string name;  // in that file
+  bool operator==(const Extent&) const = default;
 };
 
 struct Tensor {
@@ -70,6 +71,7 @@ struct Tensor {
   std::string dtype;      // safetensors' name: "F32"
   std::vector<int64_t> shape;
   std::vector<Extent> extents;  // by offset
+  bool operator==(const Tensor&) const = default;
 };
 
 struct StoredFile {
@@ -84,6 +86,9 @@ struct Manifest {
   int world_size = 1;  // of the run that wrote it; for people
   std::vector<StoredFile> files;
   std::vector<Tensor> tensors;
+
+  // What file `name` has of it, without contents; without a file where there is none of that name.
+  Manifest of_file(std::string_view name) const;
 };
 
 // The text carries its own checksum. `path` names the file in errors. Both throw pipeline::Error; parsing

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <span>
@@ -45,6 +47,15 @@ class SummingFile {
   uint32_t crc_ = 0;
 };
 
+constexpr std::string_view kConstant = "constant";
+
+std::string file_name(std::string_view what, const Group& group) {
+  char name[64];
+  std::snprintf(name, sizeof name, "%.*s-%05d-of-%05d.safetensors", static_cast<int>(what.size()),
+                what.data(), group.rank, group.world_size);
+  return name;
+}
+
 uint64_t byte_count(const pl_piece& piece) { return piece.count * (piece.dtype.bits / 8u); }
 
 void check_piece(const pl_piece& piece, const std::string& label) {
@@ -65,11 +76,12 @@ void write_text(FileSystem& file_system, const std::string& path, const std::str
 // One checkpoint on its way to disk, in phases that all ranks enter and leave together.
 class Transaction {
  public:
-  Transaction(Store& store, const Contents& contents, const Group& group)
+  Transaction(Store& store, const Contents& contents, const Group& group, Constant* constant)
       : store_(store),
         files_(store.file_system()),
         contents_(contents),
         group_(group),
+        constant_(constant),
         folder_(store.temporary_path_of(contents.step)) {}
 
   uint64_t run(const PieceSource& pieces) {
@@ -81,6 +93,7 @@ class Transaction {
       together([&] {
         if (group_.rank == 0) commit();
       });
+      if (constant_ != nullptr) constant_->moved_to(store_.path_of(contents_.step));
     } catch (...) {
       if (group_.rank == 0) discard();
       throw;
@@ -117,16 +130,32 @@ class Transaction {
   }
 
   void write_pieces(const PieceSource& pieces) {
-    char name[64];
-    std::snprintf(name, sizeof name, "state-%05d-of-%05d.safetensors", group_.rank, group_.world_size);
-    PieceFile file(name, pieces);
+    const auto some = [&](bool is_constant) -> PieceSource {
+      return [this, &pieces, is_constant](const PieceVisitor& visit) {
+        pieces([&](const pl_piece& piece) {
+          if ((constant_ != nullptr && constant_->has(piece)) == is_constant) visit(piece);
+        });
+      };
+    };
+    const std::string name = file_name("state", group_);
+    PieceFile file(name, some(false));
     if (!file.empty()) {
       check_space(file.bytes());
-      share_ = file.write(files_, folder_);
+      merge(share_, file.write(files_, folder_), name);
       bytes_ = file.bytes();
     }
+    if (constant_ != nullptr) write_constant(some(true));
     if (group_.rank != 0)
       write_text(files_, share_path(group_.rank), format_manifest(share_, share_path(group_.rank)));
+  }
+
+  void write_constant(const PieceSource& pieces) {
+    const std::string name = Constant::file_name(group_);
+    PieceFile file(name, pieces);
+    if (file.empty()) return;
+    const auto [share, is_new] = constant_->put(file, files_, folder_, [&] { check_space(file.bytes()); });
+    merge(share_, share, name);
+    (is_new ? bytes_ : shared_bytes_) += share.files.front().bytes;
   }
 
   void check_space(uint64_t needed) const {
@@ -152,7 +181,8 @@ class Transaction {
     files_.sync_folder(folder_);
     move_into_place();
     bytes_ = 0;
-    for (const StoredFile& file : manifest.files) bytes_ += file.bytes;
+    for (const StoredFile& file : manifest.files)
+      if (shared_bytes_ == 0 || !file.name.starts_with(kConstant)) bytes_ += file.bytes;
   }
 
   void move_into_place() {
@@ -187,12 +217,42 @@ class Transaction {
   FileSystem& files_;
   const Contents& contents_;
   const Group& group_;
+  Constant* const constant_;
   std::string folder_;
   Manifest share_;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0, shared_bytes_ = 0;  // written; and there already
 };
 
 }  // namespace
+
+std::string Constant::file_name(const Group& group) { return checkpoint::file_name(kConstant, group); }
+
+void Constant::continue_from(const Checkpoint& from, const Group& group) {
+  folder_ = from.path();
+  share_ = from.manifest().of_file(file_name(group));
+}
+
+std::pair<Manifest, bool> Constant::put(PieceFile& file, FileSystem& file_system, const std::string& folder,
+                                        const std::function<void()>& before_writing) {
+  const auto sorted = [](std::vector<Tensor> tensors) {
+    std::ranges::sort(tensors, {}, [](const Tensor& t) { return std::pair(t.kind, t.parameter); });
+    return tensors;
+  };
+  if (!share_.files.empty() && sorted(share_.tensors) == sorted(file.layout().tensors)) {
+    const StoredFile& stored = share_.files.front();
+    const std::string from = folder_ + "/" + stored.name, to = folder + "/" + stored.name;
+    if (file_system.link(from, to)) {
+      std::error_code error;
+      if (std::filesystem::file_size(to, error) == stored.bytes && !error) return {share_, false};
+      file_system.remove(to);  // somebody has cut it off
+    }
+  }
+  before_writing();
+  share_ = {};
+  Manifest written = file.write(file_system, folder);
+  share_ = written;
+  return {std::move(written), true};
+}
 
 PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : pieces_(pieces) {
   std::vector<safetensors::TensorInfo> tensors;
@@ -267,7 +327,8 @@ safetensors::Dtype dtype_of(const pl_piece& piece, std::string_view label) {
                   std::to_string(piece.dtype.lanes) + " lanes cannot be stored in safetensors");
 }
 
-Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group) {
+Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group,
+            Constant* constant) {
   const auto start = std::chrono::steady_clock::now();
   Saved saved{contents.step, store.path_of(contents.step), 0, 0, {}, {}};
   const auto prune = [&] {
@@ -279,13 +340,14 @@ Saved write(Store& store, const Contents& contents, const PieceSource& pieces, c
     }
   };
   prune();  // what was kept until the last one proved sound makes room
-  saved.bytes = Transaction(store, contents, group).run(pieces);
+  saved.bytes = Transaction(store, contents, group, constant).run(pieces);
   prune();
   saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return saved;
 }
 
-BackgroundWriter::BackgroundWriter(Store& store, Group group) : store_(store), group_(std::move(group)) {}
+BackgroundWriter::BackgroundWriter(Store& store, Group group, Constant* constant)
+    : store_(store), group_(std::move(group)), constant_(constant) {}
 
 BackgroundWriter::~BackgroundWriter() {
   if (thread_.joinable()) thread_.join();
@@ -306,7 +368,7 @@ std::optional<Saved> BackgroundWriter::start(Contents contents, PieceSource piec
   thread_ =
       start_thread("pl-write", [this, contents = std::move(contents), pieces = std::move(pieces)]() mutable {
         try {
-          saved_ = write(store_, contents, pieces, group_);
+          saved_ = write(store_, contents, pieces, group_, constant_);
         } catch (...) {
           failure_ = std::current_exception();
         }

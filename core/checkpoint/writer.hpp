@@ -3,14 +3,17 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/abi/pipeline.h"
+#include "core/base/abi_values.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
@@ -26,6 +29,9 @@ class PieceFile {
   PieceFile(const std::string& name, const PieceSource& pieces);
 
   bool empty() const { return share_.tensors.empty(); }
+  const Manifest& layout() const {
+    return share_;
+  }  // what it will have; its size and checksum come with write()
   uint64_t bytes() const { return header_.size() + data_bytes_; }
 
   // Writes `folder/name` and syncs it. Returns the file and its tensors, as a manifest without contents.
@@ -37,6 +43,32 @@ class PieceFile {
   std::string header_;
   uint64_t data_bytes_ = 0;
   std::set<int, std::greater<>> widths_;  // bits per element: by falling width all data is aligned
+};
+
+// A rank's pieces of parameters that never change in a run. They are in a file of their own, which a
+// checkpoint shares with the one before it: on disk it is there once. Where a file system has no hard links
+// it is written each time.
+class Constant {
+ public:
+  explicit Constant(std::vector<std::string> parameters)
+      : parameters_(parameters.begin(), parameters.end()) {}
+
+  bool has(const pl_piece& piece) const { return parameters_.contains(view(piece.parameter)); }
+  // The run goes on from this checkpoint, so what it has is what there would be to write.
+  void continue_from(const Checkpoint& from, const Group& group);
+  // Puts the file into `folder`: links the last one, if it is like this one, or writes it. Returns what
+  // PieceFile::write() does, and whether it was written.
+  std::pair<Manifest, bool> put(PieceFile& file, FileSystem& file_system, const std::string& folder,
+                                const std::function<void()>& before_writing);
+  // The folder's name from now on.
+  void moved_to(const std::string& folder) { folder_ = folder; }
+
+  static std::string file_name(const Group& group);
+
+ private:
+  std::set<std::string, std::less<>> parameters_;
+  std::string folder_;  // of the last checkpoint; empty: none
+  Manifest share_;      // what it has in this file
 };
 
 inline std::vector<int64_t> shape_of(const pl_piece& piece) {
@@ -60,7 +92,9 @@ struct Saved {
 // together; those that own no pieces pass an empty source. On failure removes what it wrote and throws
 // pipeline::Error, PL_ERROR_NO_SPACE if the disk is full (before writing anything, where the file system
 // can tell). A checkpoint of the same step is replaced once the new one is complete.
-Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group = {});
+// constant: this rank's; null: all is written.
+Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group = {},
+            Constant* constant = nullptr);
 
 // Writes checkpoints on a thread of its own, one at a time. Call it from one thread. The group's `worst` is
 // called on the writing thread, so it must not share a communicator with the training loop.
@@ -71,7 +105,7 @@ Saved write(Store& store, const Contents& contents, const PieceSource& pieces, c
 //   writer.finish();
 class BackgroundWriter {
  public:
-  explicit BackgroundWriter(Store& store, Group group = {});
+  explicit BackgroundWriter(Store& store, Group group = {}, Constant* constant = nullptr);
   ~BackgroundWriter();  // waits; an outcome not yet polled is lost
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
@@ -90,6 +124,7 @@ class BackgroundWriter {
  private:
   Store& store_;
   Group group_;
+  Constant* constant_;  // of the writing thread while that is busy
   std::atomic<bool> done_ = false;
   Saved saved_;                 // until done_: owned by the thread
   std::exception_ptr failure_;  // until done_: owned by the thread

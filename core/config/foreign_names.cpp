@@ -260,8 +260,7 @@ constexpr Names kAbsent[] = {
      "LoRA starts at zero here, or with a PEFT adapter: lora.init_from"},
     {"load_in_4bit load_in_8bit quantization_config quantization_bit bnb_4bit_quant_type "
      "bnb_4bit_compute_dtype bnb_4bit_use_double_quant qlora",
-     "weights of 4 or 8 bits are not computed with: train.frozen_precision = \"bf16\" halves the memory of a "
-     "frozen model, and strategy.plugin = \"sharded\" with strategy.zero_stage = 3 divides it among devices"},
+     "write train.frozen_precision = \"nf4\" (4 bits) or \"int8\" for a frozen model under lora.rank"},
     {"neftune_noise_alpha neftune_alpha noisy_embedding_alpha",
      "no noise is added to embeddings: against learning by heart there are dropout, optimizer.weight_decay "
      "and evaluate.patience"},

@@ -198,6 +198,15 @@ uint64_t element_count(const pl_parameter& parameter) {
   return count;
 }
 
+std::string_view value_kind(const pl_parameter& parameter) {
+  return parameter.form == PL_FORM_INT8 ? "int8" : parameter.form == PL_FORM_NF4 ? "nf4" : "value";
+}
+
+std::vector<int64_t> stored_shape(const pl_parameter& parameter) {
+  if (is_coded(parameter)) return {static_cast<int64_t>(parameter.form_bytes)};
+  return {parameter.shape, parameter.shape + parameter.ndim};
+}
+
 const std::vector<pl_parameter>& Task::parameters() {
   if (!parameters_.empty()) return parameters_;
   const uint64_t count = call_.main("parameter_count", [&] { return api_.parameter_count(self_); });
@@ -217,20 +226,46 @@ const std::vector<pl_parameter>& Task::parameters() {
       throw Error(
           fmt::format("{}: parameter {} '{}' {}", call_.plugin().label(), i, view(parameter.name), problem));
     parameter.form = 0;
+    parameter.form_bytes = 0;
     read.push_back(parameter);
   }
   return parameters_ = std::move(read);
 }
 
-uint64_t Task::keep_frozen_in_bfloat16() {
+uint64_t Task::keep_frozen_in(uint32_t form) {
   parameters();
   uint64_t elements = 0;
-  for (pl_parameter& parameter : parameters_) {
-    if (parameter.flags & PL_PARAMETER_TRAINABLE || !(parameter.forms & PL_FORM_BFLOAT16)) continue;
-    parameter.form = PL_FORM_BFLOAT16;
-    elements += element_count(parameter);
+  for (uint64_t i = 0; i < parameters_.size(); ++i) {
+    pl_parameter& parameter = parameters_[i];
+    if (parameter.flags & PL_PARAMETER_TRAINABLE) continue;
+    parameter.form = parameter.forms & (parameter.forms & form ? form : PL_FORM_BFLOAT16);
+    if (parameter.form == form) elements += element_count(parameter);
+    if (!is_coded(parameter)) continue;
+    if (!api_.form_bytes || !api_.encode_value)
+      throw Error(
+          fmt::format("{}: parameter '{}' has forms of 8 or 4 bits, and the task no slots form_bytes and "
+                      "encode_value",
+                      call_.plugin().label(), view(parameter.name)));
+    call_.main("form_bytes", [&] { return api_.form_bytes(self_, i, form, &parameter.form_bytes); });
   }
   return elements;
+}
+
+void Task::encode(uint64_t index, std::span<const float> values, std::span<std::byte> out) {
+  const pl_parameter& parameter = parameters().at(index);
+  if (out.size() != parameter.form_bytes || (!values.empty() && values.size() != element_count(parameter)))
+    throw Error(fmt::format("encode '{}': {} of {} elements, and room for {} of {} bytes",
+                            view(parameter.name), values.size(), element_count(parameter), out.size(),
+                            parameter.form_bytes));
+  pl_tensor tensor{};
+  tensor.data = const_cast<float*>(values.data());
+  tensor.device = {PL_DEVICE_CPU, 0};
+  tensor.ndim = static_cast<int32_t>(parameter.ndim);
+  tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
+  tensor.shape = const_cast<int64_t*>(parameter.shape);
+  call_.main("encode_value", [&] {
+    return api_.encode_value(self_, index, parameter.form, values.empty() ? nullptr : &tensor, out.data());
+  });
 }
 
 void Task::initialize(uint64_t index, std::span<float> out) {

@@ -115,6 +115,10 @@ struct Metric {
 };
 
 uint64_t element_count(const pl_parameter& parameter);
+// Whether the value is bytes of the task's own; what a checkpoint calls a value in this form, and its shape.
+inline bool is_coded(const pl_parameter& p) { return (p.form & (PL_FORM_INT8 | PL_FORM_NF4)) != 0; }
+std::string_view value_kind(const pl_parameter& parameter);
+std::vector<int64_t> stored_shape(const pl_parameter& parameter);
 
 // A task object: one method per slot, which throws Error where the slot returns pl_error. `context` and
 // `config` must outlive it. [main], except load() and the methods tagged otherwise.
@@ -146,10 +150,13 @@ class Task {
   // All parameters, read once and checked: unique names, shapes, units. Strings and shapes live as long as
   // the task.
   const std::vector<pl_parameter>& parameters();
-  // From now on `parameters` asks strategies to keep what is frozen in bfloat16, where the task takes it so.
-  // Returns how many elements that are.
-  uint64_t keep_frozen_in_bfloat16();
+  // From now on `parameters` asks strategies to keep what is frozen in `form` (PL_FORM_...), where the task
+  // takes it so, and what it takes in bfloat16 alone in that. Returns how many elements are in `form`.
+  uint64_t keep_frozen_in(uint32_t form);
   void initialize(uint64_t index, std::span<float> out);
+  // The value of a parameter whose form is of 8 or 4 bits, of form_bytes: `values`, or, if empty, the initial
+  // one.
+  void encode(uint64_t index, std::span<const float> values, std::span<std::byte> out);
   bool has_import_model() const { return api_.import_model; }
   void import_model(const std::filesystem::path& folder);
   void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad);

@@ -58,10 +58,10 @@ std::string task_identity(const Session& session) {
   return session.task_plugin().name() + " " + session.task_plugin().version();
 }
 
-std::vector<std::string> parameters_with(plugins::Task& task, uint32_t flag) {
+std::vector<std::string> parameters_with(plugins::Task& task, uint32_t flag, bool is_set = true) {
   std::vector<std::string> names;
   for (const pl_parameter& parameter : task.parameters())
-    if ((parameter.flags & flag) != 0) names.emplace_back(view(parameter.name));
+    if (((parameter.flags & flag) != 0) == is_set) names.emplace_back(view(parameter.name));
   return names;
 }
 
@@ -124,7 +124,8 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
       folder_(folder),
       store_(store_options(session, folder)),
       group_(group_of(session.processes())),
-      writer_(store_, group_),
+      constant_(parameters_with(session.task(), PL_PARAMETER_TRAINABLE, false)),
+      writer_(store_, group_, &constant_),
       every_(session.options().checkpoint.every),
       every_seconds_(session.options().checkpoint.every_seconds),
       saved_at_(now_seconds()) {}
@@ -137,6 +138,7 @@ void Checkpointer::begin_branch(const checkpoint::Checkpoint& from) {
       log_.info(fmt::format("after step {}: {} = {} (was {})", from.contents().step, d.key,
                             config::or_not_set(d.now), config::or_not_set(d.before)));
   require_same_numbers(from);
+  constant_.continue_from(from, group_);
   begin_changed();
 }
 
@@ -164,6 +166,7 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   }
   require_same_numbers(from);
   tell_of_other_task(from);
+  constant_.continue_from(from, group_);
   return changes_.size() > contents.changes.size();
 }
 
@@ -312,7 +315,7 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
     if (background)
       writer_.start(std::move(contents), pieces);
     else
-      tell(checkpoint::write(store_, contents, pieces, group_));
+      tell(checkpoint::write(store_, contents, pieces, group_, &constant_));
   });
   return {};
 }

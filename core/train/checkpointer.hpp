@@ -66,6 +66,7 @@ class Checkpointer {
   const RunFolder& folder_;
   checkpoint::Store store_;
   checkpoint::Group group_;
+  checkpoint::Constant constant_;  // what is frozen
   checkpoint::BackgroundWriter writer_;
   std::vector<checkpoint::Change> changes_;
   uint64_t every_ = 0;

@@ -17,6 +17,7 @@ class FaultyFileSystem : public FileSystem {
   uint32_t code = PL_ERROR_NO_SPACE;
   uint64_t free = std::numeric_limits<uint64_t>::max();
   uint64_t operations = 0;
+  bool can_link = true;
 
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     step();
@@ -24,6 +25,10 @@ class FaultyFileSystem : public FileSystem {
   }
   void make_folder(const std::string& path) override { step(), real().make_folder(path); }
   void sync_folder(const std::string& path) override { step(), real().sync_folder(path); }
+  bool link(const std::string& from, const std::string& to) override {
+    step();
+    return can_link && real().link(from, to);
+  }
   void rename(const std::string& from, const std::string& to) override { step(), real().rename(from, to); }
   void remove(const std::string& path) override { step(), real().remove(path); }
   uint64_t free_bytes(const std::string&) override { return free; }

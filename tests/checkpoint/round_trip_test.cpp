@@ -5,6 +5,7 @@
 #include "core/checkpoint/writer.hpp"
 #include "core/safetensors/file.hpp"
 #include "tests/checkpoint/expect_error.hpp"
+#include "tests/checkpoint/faulty_file_system.hpp"
 #include "tests/checkpoint/state.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -31,7 +32,8 @@ uint64_t bytes_of_tensors(const std::string& checkpoint) {
 
 // Writes with one thread per rank; fails[rank] makes that rank's source throw.
 std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& state, int world_size,
-                                  uint64_t step, int failing_rank = -1) {
+                                  uint64_t step, int failing_rank = -1,
+                                  std::vector<Constant>* constants = nullptr) {
   std::barrier barrier(world_size);
   std::atomic<uint32_t> codes[2] = {0, 0};
   std::vector<std::string> errors(static_cast<size_t>(world_size));
@@ -54,8 +56,8 @@ std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& 
             if (rank == failing_rank) throw Error(PL_ERROR_NO_SPACE, "this rank fails");
             pieces(visit);
           },
-          group);
-      if (rank == 0) {
+          group, constants == nullptr ? nullptr : &(*constants)[static_cast<size_t>(rank)]);
+      if (rank == 0 && constants == nullptr) {
         EXPECT_EQ(saved.bytes, bytes_of_tensors(saved.path));
       }
     } catch (const Error& error) {
@@ -167,11 +169,11 @@ TEST_F(RoundTrip, StrictCheckListsEverythingAtOnce) {
   const Checkpoint checkpoint = Checkpoint::open(store_.path_of(1));
   const std::vector<Wanted> all{
       {"wte.weight", {50, 7}}, {"ln.bias", {7}}, {"half", {3, 5}}, {"none", {0, 4}}};
-  checkpoint.check("value", all);
+  checkpoint.check(all);
   const std::vector<Wanted> other{{"wte.weight", {7, 50}}, {"ln.bias", {7}}, {"head", {2}}, {"none", {0, 4}}};
-  EXPECT_ERROR(checkpoint.check("value", other), PL_ERROR_CONFIG,
+  EXPECT_ERROR(checkpoint.check(other), PL_ERROR_CONFIG,
                store_.path_of(1) +
-                   ": does not fit the model (value):\n"
+                   ": does not fit the model:\n"
                    "  missing: head [2]\n"
                    "  unexpected: half [3, 5]\n"
                    "  mis-shaped: wte.weight is [50, 7], the model has [7, 50]");
@@ -203,6 +205,87 @@ TEST_F(RoundTrip, PiecesThatContradictThemselvesAreRefused) {
   empty.data = nullptr;
   EXPECT_ERROR(write_pieces({empty}), PL_ERROR_FAILED, "checkpoint piece value/ln.bias: has no data");
   EXPECT_TRUE(list_folder(store_.options().folder).empty());
+}
+
+// "half" and "wte.weight" are frozen: their values are in a file that the next checkpoint has, too.
+class Constants : public RoundTrip {
+ protected:
+  static constexpr const char* kFile = "constant-00000-of-00001.safetensors";
+  uint64_t names_of(uint64_t step) const {
+    return std::filesystem::hard_link_count(store_.path_of(step) + "/" + kFile);
+  }
+  void expect_whole(uint64_t step, const std::vector<StateTensor>& state) const {
+    const Checkpoint checkpoint = Checkpoint::open(store_.path_of(step));
+    checkpoint.verify();
+    for (const StateTensor& tensor : state) {
+      std::vector<std::byte> bytes(tensor.bytes.size());
+      checkpoint.read(request_for(tensor, 0, tensor.count()), bytes.data());
+      EXPECT_EQ(bytes, tensor.bytes) << tensor.parameter;
+    }
+  }
+  // Of another step: what is not frozen has changed.
+  std::vector<StateTensor> later(uint32_t seed) const {
+    std::vector<StateTensor> state = make_state(seed);
+    state[0] = state_[0], state[2] = state_[2];
+    std::erase_if(state, [](const StateTensor& t) { return t.kind == "exp_avg"; });
+    return state;
+  }
+  Constant constant_{{"half", "wte.weight"}};
+};
+
+TEST_F(Constants, AreOnDiskOnce) {
+  const Saved first = write(store_, contents_of(1), source(later(1)), {}, &constant_);
+  const Saved second = write(store_, contents_of(2), source(later(2)), {}, &constant_);
+  EXPECT_EQ(names_of(2), 2);
+  EXPECT_LT(second.bytes, first.bytes);
+  expect_whole(1, later(1));
+  expect_whole(2, later(2));
+  std::filesystem::remove_all(store_.path_of(1));  // the other is whole by itself
+  expect_whole(2, later(2));
+  // Another process goes on from it; the one after that finds that somebody has cut the file off.
+  Constant again{{"half", "wte.weight"}};
+  again.continue_from(Checkpoint::open(store_.path_of(2)), {});
+  write(store_, contents_of(3), source(later(3)), {}, &again);
+  EXPECT_EQ(names_of(3), 2);
+  std::filesystem::resize_file(store_.path_of(3) + "/" + kFile, 100);
+  write(store_, contents_of(4), source(later(4)), {}, &again);
+  EXPECT_EQ(names_of(4), 1);
+  expect_whole(4, later(4));
+}
+
+TEST_F(Constants, AreWrittenWhereTheyAreOthersOrCannotBeShared) {
+  FaultyFileSystem files;
+  files.can_link = false;
+  Store store(store_.options(), files);
+  write(store, contents_of(1), source(later(1)), {}, &constant_);
+  write(store, contents_of(2), source(later(2)), {}, &constant_);
+  EXPECT_EQ(names_of(2), 1);
+  expect_whole(2, later(2));
+  files.can_link = true;
+  Constant fewer{{"half"}};
+  fewer.continue_from(Checkpoint::open(store_.path_of(2)), {});
+  write(store, contents_of(3), source(later(3)), {}, &fewer);
+  EXPECT_EQ(names_of(3), 1);
+  expect_whole(3, later(3));
+  // What is gone cannot be linked; a full disk is one for what must be written alone.
+  std::filesystem::remove_all(store_.path_of(3));
+  write(store, contents_of(4), source(later(4)), {}, &fewer);
+  expect_whole(4, later(4));
+}
+
+TEST_F(Constants, AreEachRanksOwn) {
+  for (const uint64_t step : {1, 2}) {
+    std::vector<Constant> constants(2, Constant({"half", "wte.weight"}));
+    if (step == 2)
+      for (int rank = 0; rank < 2; ++rank)
+        constants[static_cast<size_t>(rank)].continue_from(Checkpoint::open(store_.path_of(1)),
+                                                           {rank, 2, nullptr});
+    EXPECT_THAT(write_as(store_, later(static_cast<uint32_t>(step)), 2, step, -1, &constants),
+                testing::Each(""));
+    expect_whole(step, later(static_cast<uint32_t>(step)));
+  }
+  for (const char* file : {"constant-00000-of-00002.safetensors", "constant-00001-of-00002.safetensors"})
+    EXPECT_EQ(std::filesystem::hard_link_count(store_.path_of(2) + "/" + file), 2);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_F(UnknownNames, WhatIsNotThereIsAnsweredWithWhatIs) {
   for (const auto& [theirs, ours] : {std::pair("packing", "none is padded"),
                                      {"attn_implementation", "one attention for each device"},
                                      {"use_dora", "lora.rank"},
-                                     {"load_in_4bit", "train.frozen_precision = \"bf16\""},
+                                     {"load_in_4bit", "train.frozen_precision = \"nf4\""},
                                      {"neftune_noise_alpha", "optimizer.weight_decay"},
                                      {"push_to_hub", "`pipeline export`"}})
     for (const std::string& place : {std::string(), std::string("train."), std::string("zebra.")}) {

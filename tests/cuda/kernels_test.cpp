@@ -1,5 +1,6 @@
 #include "transformer/cuda/kernels.hpp"
 #include "tests/cuda/place.hpp"
+#include "transformer/coded.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/gelu.hpp"
@@ -91,6 +92,21 @@ TEST_P(Kernels, ColumnSum) {
     for (const int64_t columns : {vector(), 3 * vector(), 130 * vector()}) {
       const at::Tensor x = rounded(values({rows, columns}, 1) + 0.5);
       expect_close(cuda::column_sum(x), exact(x).sum(0), 1e-5, "sums");
+    }
+  }
+}
+
+TEST_P(Kernels, Decode) {
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{64, 3}, {1088, 40}, {17024, 5}}) {
+    const at::Tensor weight = values({in, out}, 1);
+    const auto coding = coding_of_parts(in, {out / 2, out - out / 2});
+    const Parameter parameter{.name = "weight", .shape = {in, out}};
+    for (const uint32_t form : {PL_FORM_INT8, PL_FORM_NF4}) {
+      const at::Tensor bytes = at::empty({static_cast<int64_t>(coding->bytes(parameter, form))}, at::kByte);
+      coding->encode(parameter, form, weight, static_cast<std::byte*>(bytes.mutable_data_ptr()));
+      const at::Tensor coded = coding->bound(parameter, bytes);
+      expect_close(decoded(here(coded), type()), decoded(coded, at::kDouble), tolerance(), "values");
+      EXPECT_EQ(inputs(here(coded)), in);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "tests/cuda/place.hpp"
 #include "transformer/blocks.hpp"
+#include "transformer/coded.hpp"
 #include "transformer/gemm.hpp"
 #include "transformer/layer.hpp"
 
@@ -72,6 +73,28 @@ TEST_P(Layers, Swiglu) {
                values({kInner, kWidth}, 6) * 0.3},
               [](const Tensors& t, at::ScalarType compute) {
                 return norm_swiglu_residual(t[0], {t[1], {}, kEps}, {t[2], {}}, {t[3], {}}, compute);
+              });
+}
+
+// Whole numbers up to 127 in each row, times a power of two: the values have no more digits than any type.
+at::Tensor exactly_in_8_bits(int64_t in, int64_t out) {
+  at::Tensor weight = (values({in, out}, 4) * 80).round();
+  weight[0].fill_(127);
+  weight.div_(1024);
+  const Parameter parameter{.name = "weight", .shape = weight.sizes().vec()};
+  const auto coding = coding_of_parts(in, {out});
+  const at::Tensor bytes =
+      at::empty({static_cast<int64_t>(coding->bytes(parameter, PL_FORM_INT8))}, at::kByte);
+  coding->encode(parameter, PL_FORM_INT8, weight, static_cast<std::byte*>(bytes.mutable_data_ptr()));
+  return coding->bound(parameter, bytes);
+}
+
+TEST_P(Layers, FrozenWeightsInFewBits) {
+  constexpr int64_t kWide = 128, kOut = 70;
+  const at::Tensor weight = exactly_in_8_bits(kWide, kOut);
+  expect_same({values({kRows, kWide}, 1), values({kWide}, 2), values({kOut}, 3)},
+              [&](const Tensors& t, at::ScalarType compute) {
+                return norm_linear(t[0], {t[1], {}, kEps}, {weight.to(t[0].device()), t[2]}, compute);
               });
 }
 

@@ -335,5 +335,63 @@ TEST_F(Adapters, MayHaveABaseInBfloat16) {
   EXPECT_THAT(all.err, HasSubstr("has no frozen weights that may be kept so"));
 }
 
+// Which values these are is compared with bitsandbytes in tests/parity/quantization_parity.py. Whatever
+// divides them, they are the same; what is exported has them, and says so.
+TEST_F(Adapters, MayHaveABaseInFewBits) {
+  // Rows of 64: what may be kept in few bits.
+  for (const char* verb : {"run", "export"})
+    pipeline(Words{verb, "base.toml", "run.dir=wide", "train.max_steps=2", "task.language.hidden_size=64"})
+        .ended(0);
+  const auto with = [&](const std::string& dir, const char* precision, const Words& more) {
+    return more + Words{std::string("train.frozen_precision=") + precision, "run.dir=" + dir,
+                        "train.init_from=wide/export"};
+  };
+  const Words two{"launch.processes=2"};
+  const auto stage = [](const char* number) {
+    return Words{"strategy.plugin=sharded", std::string("strategy.zero_stage=") + number};
+  };
+  const Result one = call("run", with("one", "nf4", {})).ended(0);
+  EXPECT_THAT(one.out + one.err, HasSubstr(" frozen in bf16; "));
+  EXPECT_THAT(one.out + one.err, HasSubstr(" frozen in nf4"));
+  EXPECT_EQ(read_json(path("one/model.json"))["dtypes"]["frozen"], "bf16, nf4");
+  call("run", with("bytes", "int8", {})).ended(0);
+  EXPECT_NE(curve("bytes"), curve("one"));
+  const auto is_same = [&](const std::string& dir, const char* precision, const std::string& as,
+                           const Words& more) {
+    call("run", with(dir, precision, more)).ended(0);
+    EXPECT_EQ(curve(dir), curve(as)) << dir;
+    EXPECT_EQ(loss_of(dir), loss_of(as)) << dir;
+  };
+  is_same("ddp", "nf4", "one", two + Words{"strategy.plugin=ddp"});
+  is_same("sharded1", "int8", "bytes", two + stage("1"));
+  is_same("sharded2", "nf4", "one", two + stage("2"));
+  // A checkpoint has the codes, and goes on under another strategy.
+  call("run", with("sharded3", "nf4", {"train.max_steps=7"})).ended(0);
+  is_same("sharded3", "nf4", "one", two + stage("3"));
+
+  // What comes afterwards has the same values: the next stage, an evaluation, and a folder.
+  const Result evaluated = call(
+      "evaluate", with("one", "nf4", {"--checkpoint", "last", "--split", "val", "--output", "val.json"}));
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_NEAR(read_json(path("val.json"))["figures"]["loss"].get<double>(), loss_of("one"), 1e-6);
+  const Result exported = call(
+      "export",
+      with("one", "nf4", {"--checkpoint", "last", "--output", "whole", "task.language.lora.merge=true"}));
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_THAT(exported.out + exported.err, HasSubstr("the values of nf4"));
+  const Result other = call("run", {"run.dir=other", "train.init_from=one"});
+  EXPECT_THAT(other.err,
+              HasSubstr("of another train.frozen_precision: model.layers.0.self_attn.qkv_proj.weight is "
+                        "\"nf4\", the run has \"auto\""));
+  // A stage may begin with a run in more bits.
+  call("run", {"run.dir=plain", "train.init_from=wide/export", "train.max_steps=2"}).ended(0);
+  call("run", {"run.dir=next", "train.init_from=plain", "train.frozen_precision=nf4", "train.max_steps=2"})
+      .ended(0);
+
+  const Result all = pipeline({"run", "base.toml", "run.dir=all", "train.frozen_precision=nf4"}).ended(2);
+  EXPECT_THAT(all.err,
+              HasSubstr("has no frozen matrices, of 64 inputs or a multiple of it, that may be kept so"));
+}
+
 }  // namespace
 }  // namespace pipeline::tests

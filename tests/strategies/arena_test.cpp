@@ -170,6 +170,8 @@ TEST(StagedCopy, IsWhatWasThereInPiecesOfAnySize) {
     EXPECT_TRUE(staged_copy(values, 1000).equal(values)) << count;
     const at::Tensor narrow = values.to(at::kBFloat16);
     EXPECT_TRUE(staged_copy(narrow, 1000).equal(narrow.to(at::kFloat))) << count;
+    const at::Tensor bytes = at::arange(count, at::kLong).to(at::kByte);
+    EXPECT_TRUE(staged_copy(bytes, 1000).equal(bytes)) << count;
   }
 }
 

@@ -100,7 +100,7 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
     const size_t index = how.backwards ? parameters.size() - 1 - i : i;
     task_.initialize(index, value(index));
   }
-  if (how.frozen != Frozen::kAsTheRest && task_.keep_frozen_in_bfloat16() == 0)
+  if (how.frozen != Frozen::kAsTheRest && task_.keep_frozen_in(PL_FORM_BFLOAT16) == 0)
     throw Skip{"it has no frozen weights that may be kept so"};
   for (size_t i = 0; i < parameters.size(); ++i) bind(i, parameters[i]);
   if (!how.by_unit) return;

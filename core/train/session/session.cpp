@@ -379,32 +379,42 @@ void Session::create_strategy() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
   const plugins::Optimizer& rules = rules_->create(config_, *task_, optimizer_context_);
-  if (config_.options().train.frozen_precision == "bf16") keep_frozen_in_bfloat16();
+  keep_frozen_in(config_.options().train.frozen_precision);
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,
                                                   parameters, rules, group_ ? &group_->view() : nullptr);
   set_up_ = SetUp::loading_weights;
 }
 
-void Session::keep_frozen_in_bfloat16() {
+void Session::keep_frozen_in(const std::string& precision) {
+  if (precision == "auto") return;
+  const uint32_t form = precision == "nf4"    ? PL_FORM_NF4
+                        : precision == "int8" ? PL_FORM_INT8
+                                              : PL_FORM_BFLOAT16;
   const auto refuse = [&](const std::string& problem) {
     return config_.error("train.frozen_precision", problem);
   };
   if (precision_.name == "fp16")
     throw refuse("with train.precision = \"fp16\" frozen weights are kept in fp16: use \"auto\"");
-  if (precision_.name == "bf16") return;
-  if (task_->keep_frozen_in_bfloat16() == 0)
+  if (precision_.name == precision) return;
+  if (task_->keep_frozen_in(form) == 0)
     throw refuse(
-        fmt::format("{} has no frozen weights that may be kept so: use \"auto\", or train LoRA "
+        fmt::format("{} has no frozen {} that may be kept so: use \"auto\", or train LoRA "
                     "to weights that are frozen (lora.rank)",
-                    task_plugin_->label()));
+                    task_plugin_->label(),
+                    form == PL_FORM_BFLOAT16 ? "weights" : "matrices, of 64 inputs or a multiple of it,"));
 }
 
 void Session::bind_storage() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   for (uint64_t i = 0; i < parameters.size(); ++i) {
     const plugins::Storage storage = strategy_->storage(i);
-    if (parameters[i].form == PL_FORM_BFLOAT16 && storage.value.dtype.code != PL_DTYPE_BFLOAT)
+    const uint32_t form = parameters[i].form, code = storage.value.dtype.code;
+    const bool is_so = form == 0 || code == (form == PL_FORM_BFLOAT16 ? PL_DTYPE_BFLOAT : PL_DTYPE_UINT);
+    const bool is_whole =
+        !plugins::is_coded(parameters[i]) ||
+        (storage.value.ndim == 1 && storage.value.shape[0] == static_cast<int64_t>(parameters[i].form_bytes));
+    if (!is_so || !is_whole)
       throw config_.error("train.frozen_precision",
                           fmt::format("{} keeps '{}' in {}: use \"auto\"", strategy_plugin_->label(),
                                       view(parameters[i].name), precision_name(storage.value.dtype)));

@@ -175,7 +175,7 @@ class Session {
   void set_up_context(pl_context& context, const pl_run_info& info);
   void open_device();
   void check_metric_name(std::string_view name) const;
-  void keep_frozen_in_bfloat16();
+  void keep_frozen_in(const std::string& precision);  // train.frozen_precision
   void bind_storage();
   void open_group();
   plugins::OpenArgs open_args() const;

@@ -1,11 +1,11 @@
 #include "core/train/session/weights.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <set>
 #include <span>
 
 #include <fmt/format.h>
@@ -63,13 +63,18 @@ void require_not_diverged(const config::Config& config, observe::Log& log, const
   log.warning(fmt::format("{} = {}", key, text));
 }
 
-// The parameters of a task as a checkpoint must have them.
-std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
+// The parameters of a task as a checkpoint must have them; with `may_encode`, also as float32 where the task
+// has 8 or 4 bits.
+std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task, bool may_encode) {
   std::vector<checkpoint::Wanted> wanted;
-  for (const pl_parameter& parameter : task.parameters())
+  for (const pl_parameter& parameter : task.parameters()) {
     wanted.push_back({.parameter = std::string(view(parameter.name)),
-                      .shape = {parameter.shape, parameter.shape + parameter.ndim},
-                      .may_be_missing = (parameter.flags & PL_PARAMETER_NEW) != 0});
+                      .shape = plugins::stored_shape(parameter),
+                      .may_be_missing = (parameter.flags & PL_PARAMETER_NEW) != 0,
+                      .kind = std::string(plugins::value_kind(parameter))});
+    if (may_encode && plugins::is_coded(parameter))
+      wanted.back().value_shape = {parameter.shape, parameter.shape + parameter.ndim};
+  }
   return wanted;
 }
 
@@ -78,7 +83,7 @@ std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
 checkpoint::Differences check_values(Session& session, const checkpoint::Checkpoint& from,
                                      std::span<const checkpoint::Wanted> wanted, bool may_drop) {
   try {
-    return from.check("value", wanted, may_drop);
+    return from.check(wanted, may_drop);
   } catch (const Error& error) {
     std::string text = error.what();
     const ValueSource there = values_of_checkpoint(from.path(), from.contents());
@@ -92,44 +97,76 @@ checkpoint::Differences check_values(Session& session, const checkpoint::Checkpo
   }
 }
 
-// A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole
-// model that it does not keep.
+// A plugins::PieceReader over Task::initialize and, for what is kept in 8 or 4 bits, Task::encode: one
+// parameter at a time, so that no rank ever holds a whole model that it does not keep. `from`: where it has a
+// value, that is encoded instead of the initial one.
 class InitialValues {
  public:
-  explicit InitialValues(plugins::Task& task) : task_(task) {
+  explicit InitialValues(plugins::Task& task, const checkpoint::Checkpoint* from = nullptr)
+      : task_(task), from_(from) {
     const auto& parameters = task.parameters();
     for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(view(parameters[i].name), i);
   }
 
   void operator()(const pl_piece& piece, void* destination) {
     const auto found = index_.find(view(piece.parameter));
-    if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT ||
-        piece.dtype.bits != 32)
-      throw Error(fmt::format(
-          "the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
-          view(piece.kind), view(piece.parameter)));
-    if (current_ != found->second) {
-      current_ = found->second;
-      value_.resize(plugins::element_count(task_.parameters()[current_]));
-      task_.initialize(current_, value_);
-    }
-    if (piece.offset + piece.count > value_.size())
+    const pl_parameter* const parameter =
+        found == index_.end() ? nullptr : &task_.parameters()[found->second];
+    const bool is_coded = parameter != nullptr && plugins::is_coded(*parameter);
+    const pl_dtype dtype = is_coded ? pl_dtype{PL_DTYPE_UINT, 8, 1} : pl_dtype{PL_DTYPE_FLOAT, 32, 1};
+    if (parameter == nullptr || view(piece.kind) != plugins::value_kind(*parameter) ||
+        piece.dtype.code != dtype.code || piece.dtype.bits != dtype.bits)
+      throw Error(
+          fmt::format("the strategy asked for the initial {} of '{}' in {}, and there are only values of "
+                      "parameters in float32 or the form that was chosen",
+                      view(piece.kind), view(piece.parameter), dtype_name(piece.dtype)));
+    if (current_ != found->second) make(found->second);
+    const size_t width = is_coded ? 1 : sizeof(float), size = is_coded ? bytes_.size() : value_.size();
+    if (piece.offset + piece.count > size)
       throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
-                              piece.offset + piece.count, view(piece.parameter), value_.size()));
-    std::memcpy(destination, value_.data() + piece.offset, piece.count * sizeof(float));
+                              piece.offset + piece.count, view(piece.parameter), size));
+    const std::byte* const all = is_coded ? bytes_.data() : std::as_bytes(std::span(value_)).data();
+    std::memcpy(destination, all + piece.offset * width, piece.count * width);
   }
 
  private:
+  void make(uint64_t index) {
+    const pl_parameter& parameter = task_.parameters()[index];
+    const uint64_t count = plugins::element_count(parameter);
+    current_ = index;
+    if (!plugins::is_coded(parameter)) {
+      value_.resize(count);
+      return task_.initialize(index, value_);
+    }
+    value_.clear();
+    if (from_ != nullptr && from_->find("value", view(parameter.name)) != nullptr) {
+      auto whole = sized<pl_piece>();
+      whole.parameter = parameter.name;
+      whole.kind = to_pl("value");
+      whole.shape = parameter.shape;
+      whole.ndim = parameter.ndim;
+      whole.dtype = {PL_DTYPE_FLOAT, 32, 1};
+      whole.count = count;
+      value_.resize(count);
+      from_->read(whole, value_.data());
+    }
+    bytes_.resize(parameter.form_bytes);
+    task_.encode(index, value_, bytes_);
+  }
+
   plugins::Task& task_;
+  const checkpoint::Checkpoint* from_;
   std::map<std::string_view, uint64_t> index_;
   uint64_t current_ = ~uint64_t{0};
-  std::vector<float> value_;  // of parameter `current_`
+  std::vector<float> value_;      // of parameter `current_`
+  std::vector<std::byte> bytes_;  // the same in 8 or 4 bits
 };
 
-// Loads the weights of another stage: what is new here keeps its initial value, and what that stage lets go
-// stays behind.
+// Loads the weights of another stage: what is new here keeps its initial value, what is kept in fewer bits
+// here is encoded, and what that stage lets go stays behind.
 void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
-  const checkpoint::Differences differ = check_values(session, from, wanted_values(session.task()), true);
+  const checkpoint::Differences differ =
+      check_values(session, from, wanted_values(session.task(), true), true);
   if (!differ.missing.empty())
     session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
                                    observe::listed(differ.missing)));
@@ -139,11 +176,10 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   if (differ.missing.empty())
     for (const std::string& part : origins_of_parts(session))
       session.log().info(fmt::format("{} is not read: {} has all weights", part, from.path()));
-  const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
-  InitialValues initial(session.task());
+  InitialValues initial(session.task(), &from);
   session.strategy().load_state(
       [&](const pl_piece& piece, void* destination) {
-        if (is_new.contains(view(piece.parameter))) return initial(piece, destination);
+        if (from.find(view(piece.kind), view(piece.parameter)) == nullptr) return initial(piece, destination);
         from.read(piece, destination);
       },
       true);
@@ -160,7 +196,7 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 }
 
 void require_values(Session& session, const checkpoint::Checkpoint& from) {
-  std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
+  std::vector<checkpoint::Wanted> wanted = wanted_values(session.task(), false);
   for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
   check_values(session, from, wanted, false);
 }

@@ -30,15 +30,20 @@ struct ParameterCount {
   uint64_t total = 0;
   uint64_t trainable = 0;
   uint64_t decayed = 0;  // trainable, with weight decay
-  uint64_t narrow = 0;   // frozen, and kept in bfloat16
-  uint64_t hidden = 0;   // trainable matrices of hidden layers
+  // Frozen, and kept in another form than the run's: by its name.
+  std::map<std::string, uint64_t> frozen;
+  uint64_t hidden = 0;  // trainable matrices of hidden layers
 };
+
+std::string name_of_form(const pl_parameter& parameter) {
+  return plugins::is_coded(parameter) ? std::string(plugins::value_kind(parameter)) : "bf16";
+}
 
 ParameterCount count_parameters(Session& session) {
   ParameterCount count;
   for (const pl_parameter& parameter : session.task().parameters()) {
     count.total += plugins::element_count(parameter);
-    if (parameter.form != 0) count.narrow += plugins::element_count(parameter);
+    if (parameter.form != 0) count.frozen[name_of_form(parameter)] += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
     count.trainable += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0)
@@ -115,7 +120,7 @@ void warn_of_unused_options(const Session& session) {
   if (options.average.decay == 0)
     for (const char* key : {"optimizer.ema_every", "optimizer.ema_start"})
       unused(key, because("optimizer.ema_decay"));
-  if (session.precision().name == "bf16")
+  if (session.precision().name == "bf16" && options.train.frozen_precision == "bf16")
     unused("train.frozen_precision", "the precision is bf16, so all weights are");
   const std::string& kind = options.schedule.kind;
   if (kind == "constant" || kind == "inverse_sqrt") unused("schedule.min_lr_ratio", because("schedule.kind"));
@@ -197,13 +202,15 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
               ? ""
               : fmt::format(", {} by {}", observe::grouped(count.hidden), session.rules().of_matrices()),
           weights));
+  std::string frozen;
+  for (const auto& [form, elements] : count.frozen)
+    frozen += fmt::format("; {} frozen in {}", observe::grouped(elements), form);
   say("precision",
-      fmt::format(
-          "{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}{}",
-          session.precision().name, precision_name(info.parameter_dtype), precision_name(info.compute_dtype),
-          precision_name(strategy.gradient_dtype), precision_name(strategy.reduction_dtype),
-          precision_name(strategy.master_dtype), precision_name(strategy.optimizer_dtype),
-          count.narrow > 0 ? fmt::format("; {} frozen in bf16", observe::grouped(count.narrow)) : ""));
+      fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}{}",
+                  session.precision().name, precision_name(info.parameter_dtype),
+                  precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
+                  precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype),
+                  precision_name(strategy.optimizer_dtype), frozen));
   const config::CoreOptions& options = config.options();
   const std::string& scaling = options.schedule.lr_scaling;
   const double base = options.optimizer.lr;
@@ -295,7 +302,9 @@ std::string model_json(Session& session) {
                     {"reduction", precision_name(info.reduction_dtype)},
                     {"master", precision_name(info.master_dtype)},
                     {"optimizer", precision_name(info.optimizer_dtype)}};
-  if (count.narrow > 0) json["dtypes"]["frozen"] = "bf16";
+  std::string frozen;
+  for (const auto& [form, elements] : count.frozen) frozen += (frozen.empty() ? "" : ", ") + form;
+  if (!frozen.empty()) json["dtypes"]["frozen"] = frozen;
   nlohmann::ordered_json bytes = nlohmann::ordered_json::object();
   for (const auto& [what, size] : session.strategy().memory()) bytes[what] = size;
   json["bytes"] = bytes;

@@ -253,7 +253,7 @@ void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std
 
 at::Tensor merged(const ParameterRegistry::Declared& parameter,
                   const std::vector<transformer::Layer>& layers) {
-  const at::Tensor value = parameter.tensor.detach();
+  const at::Tensor value = parameter.value();
   for (const transformer::Layer& layer : layers)
     for (const auto& [matrix, lora] : {std::pair(&layer.qkv, &layer.qkv_lora),
                                        {&layer.projection, &layer.projection_lora},

@@ -326,16 +326,22 @@ void start_from_adapter(const std::string& folder, ParameterRegistry& parameters
     };
     *opened = std::make_shared<const hugging_face::Weights>(folder, parameters, map);
   };
-  for (size_t i = 0; i < parameters.size(); ++i)
-    parameters.start_from(i, [=, &parameters, as_ours = model.as_ours, before = parameters[i].initial](
-                                 at::Tensor& out, uint64_t seed) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto read = [=, &parameters, as_ours = model.as_ours, before = parameters[i].initial](
+                          at::Tensor& out, uint64_t seed) {
       open_once();
       if (!(*opened)->has(i)) return before(out, seed);
       (*opened)->read(i, out);
       if (as_ours) as_ours(parameters[i], out);
       if (!out.isfinite().all().item<bool>())
         fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has values that are not finite");
-    });
+    };
+    const auto read_code = [=, before = parameters[i].initial_code](uint32_t form, std::byte* out) {
+      open_once();
+      return before && !(*opened)->has(i) && before(form, out);
+    };
+    parameters.start_from(i, read, read_code);
+  }
 }
 
 void export_adapter(const std::string& folder, const ParameterRegistry& parameters, const LoraConfig& config,
@@ -356,7 +362,7 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
         modules.emplace(without(name, parameter.name.ends_with(kOurDown) ? kDown : kUp));
       else
         saved.emplace(name.substr(0, name.rfind('.')));
-      at::Tensor value = piece.written(parameter.tensor.detach());
+      at::Tensor value = piece.written(parameter.value());
       const bool is_table = parameter.shape.size() == 2 && !piece.transposed && piece.columns == 0;
       if (const at::Tensor more = is_table ? hugging_face::rows_from(base_model, std::string(name),
                                                                      value.size(0), model.plain_name)

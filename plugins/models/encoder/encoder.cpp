@@ -53,14 +53,19 @@ void Encoder::add_layer(int64_t number) {
   const auto norm = [&](const char* part) {
     return transformer::add_norm(parameters_, of + part, width, unit, stream_epsilon());
   };
-  const auto linear = [&](const char* part, int64_t in, int64_t out) {
+  // Of `count` matrices of the folder's, each (in, out).
+  const auto linear = [&](const char* part, int64_t in, int64_t out, size_t count = 1) {
     const double deviation = config_.initializer_range;
-    if (row_.has_biases) return transformer::add_linear(parameters_, of + part, in, out, unit, deviation);
-    return transformer::Linear{transformer::add_matrix(parameters_, of + part, in, out, unit, deviation), {}};
+    const std::vector<int64_t> parts(count, out);
+    out *= static_cast<int64_t>(count);
+    if (row_.has_biases)
+      return transformer::add_linear(parameters_, of + part, in, out, unit, deviation, parts);
+    return transformer::Linear{
+        transformer::add_matrix(parameters_, of + part, in, out, unit, deviation, parts), {}};
   };
   transformer::Layer layer;
   layer.attention_norm = norm(names.layer.attention_norm);
-  layer.qkv = linear(names.layer.qkv, width, 3 * width);
+  layer.qkv = linear(names.layer.qkv, width, width, 3);
   if (names.query_norm != nullptr) {
     layer.query_norm = add_plain_norm(of + names.query_norm, unit, config_.layer_norm_eps);
     layer.key_norm = add_plain_norm(of + names.key_norm, unit, config_.layer_norm_eps);
@@ -68,7 +73,7 @@ void Encoder::add_layer(int64_t number) {
   layer.projection = linear(names.layer.projection, width, width);
   layer.mlp_norm = norm(names.layer.mlp_norm);
   layer.is_gated = row_.is_gated;
-  layer.up = linear(names.layer.up, width, (row_.is_gated ? 2 : 1) * inner);
+  layer.up = linear(names.layer.up, width, inner, row_.is_gated ? 2 : 1);
   layer.down = linear(names.layer.down, inner, width);
   layers_.push_back(std::move(layer));
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "hugging_face/bitsandbytes.hpp"
+
 namespace pipeline::hugging_face {
 namespace {
 
@@ -13,7 +15,6 @@ using nlohmann::json;
 const Fields<json>& shared_fields() {
   static const Fields<json> kFields = [] {
     Fields<json> fields{
-        {"quantization_config", only({nullptr})},
         {"is_encoder_decoder", only({false})},
         {"is_decoder", only({false})},
         {"add_cross_attention", only({false})},
@@ -63,6 +64,7 @@ void check_only(const ConfigFile& file, const char* key, const Only& only) {
 
 void check_shared_field(const ConfigFile& file, const std::string& key, const std::string& type) {
   if (key.starts_with('_')) return;  // transformers' own notes
+  if (key == "quantization_config") return check_quantization(file);
   for (const Field<json>& field : shared_fields()) {
     if (key != field.key) continue;
     if (const auto* only = std::get_if<Only>(&field.use)) check_only(file, field.key, *only);

@@ -12,6 +12,7 @@
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
+#include "hugging_face/bitsandbytes.hpp"
 #include "hugging_face/config_file.hpp"
 
 namespace pipeline::hugging_face {
@@ -36,7 +37,7 @@ struct Written {
   Piece piece;
 
   at::Tensor value(const NameMap& map) const {
-    return piece.written(map.value ? map.value(*parameter) : parameter->tensor.detach()).detach();
+    return piece.written(map.value ? map.value(*parameter) : parameter->value()).detach();
   }
 };
 
@@ -155,10 +156,12 @@ std::string kept_weights(const std::string& folder, const ParameterRegistry& par
   const auto files = safetensors::Folder::open(folder, map.file);
   json all = json::object();
   std::string bytes;
+  const FindTensor find = [&](const std::string& name) { return files.find(name); };
   for (const std::string& name : files.names()) {
     const safetensors::TensorView& tensor = files.at(name);
     const std::string own = own_name ? own_name(name) : name;
-    if (own.empty()) continue;
+    // What is quantized there is written here as config.json says that the others are.
+    if (own.empty() || is_beside_codes(name, find) || QuantizedMatrix::of(tensor, find)) continue;
     json& kept = all[own] = {{kDtype, tensor.dtype_name()}};
     if (used.contains(plain_name(map, name))) continue;
     kept[kShape] = tensor.shape;
@@ -188,12 +191,18 @@ ExportForm export_form(const FolderTexts& came, const ParameterRegistry& paramet
   if (const auto config = came.find("config.json"); config != came.end())
     form.type = type_of(ordered_json::parse(config->second, nullptr, /*allow_exceptions=*/false));
   if (const auto kept = came.find(kWeightsText); kept != came.end()) read_kept(kept->second, form);
+  for (const ParameterRegistry::Declared& parameter : parameters)
+    if (!parameter.tensor.is_floating_point())
+      form.frozen = parameter.tensor.scalar_type() == at::kChar ? "int8" : "nf4";
   form.is_widened = !fit_in_half(written(parameters, map, form), map);
   return form;
 }
 
 std::vector<std::string> notes_of(const ExportForm& form) {
   std::vector<std::string> notes;
+  if (form.frozen != nullptr)
+    notes.push_back(concat("the frozen matrices are written as they were trained with, the values of ",
+                           form.frozen, ", and not as the folder has them that the run began with"));
   if (form.is_widened)
     notes.emplace_back(
         "the weights are written in float32, and config.json says so: the model's folder has them in "
@@ -287,6 +296,7 @@ void say_float32(ordered_json& values) {
 
 void write_config(const std::string& folder, ordered_json values, const ExportForm& form) {
   if (form.is_widened) say_float32(values);
+  values.erase("quantization_config");  // of the folder that it came from
   write_text(folder + "/config.json", values.dump(2) + "\n");
 }
 

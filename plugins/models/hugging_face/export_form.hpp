@@ -35,6 +35,8 @@ struct ExportForm {
   at::ScalarType type = at::kFloat;                  // of parameters that the folder does not have
   std::map<std::string, at::ScalarType> types = {};  // of those that it has, by its names
   std::map<std::string, Unused> unused = {};         // tensors that are no parameters, by their names there
+  const char* frozen =
+      nullptr;              // what matrices were kept in: "nf4"; null: as many bits as they are written in
   bool is_widened = false;  // float16 becomes float32: training has led a value beyond its range
 
   // Whether it has all tensors of the folder, also those that the model does not use.

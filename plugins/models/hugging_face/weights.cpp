@@ -9,6 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +20,7 @@
 
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/header.hpp"
+#include "hugging_face/bitsandbytes.hpp"
 #include "hugging_face/config_file.hpp"
 
 namespace pipeline::hugging_face {
@@ -133,7 +135,9 @@ Weights::Weights(const std::string& folder, const ParameterRegistry& parameters,
     : files_(std::make_unique<const safetensors::Folder>(safetensors::Folder::open(folder, map.file))) {
   Problems problems;
   std::map<std::string, const TensorView*> left;
+  const FindTensor find = [&](const std::string& name) { return files_->find(name); };
   for (const std::string& name : files_->names()) {
+    if (is_beside_codes(name, find)) continue;
     const std::string plain = map.plain_name ? map.plain_name(name) : name;
     if (!plain.empty() && !left.emplace(plain, &files_->at(name)).second)
       problems.add("twice, under an old and a new name", plain);
@@ -142,12 +146,16 @@ Weights::Weights(const std::string& folder, const ParameterRegistry& parameters,
     const auto found = left.extract(name);
     return found.empty() ? nullptr : found.mapped();
   };
-  const auto check = [&](const TensorView& view, const std::vector<int64_t>& shape) {
-    if (view.shape != shape) {
+  const auto check_shape = [&](const TensorView& view, const std::vector<int64_t>& theirs,
+                               const std::vector<int64_t>& shape) {
+    if (theirs != shape) {
       problems.add(
           "of another shape", view.name,
-          " is " + safetensors::shape_string(view.shape) + ", must be " + safetensors::shape_string(shape));
+          " is " + safetensors::shape_string(theirs) + ", must be " + safetensors::shape_string(shape));
     }
+  };
+  const auto check = [&](const TensorView& view, const std::vector<int64_t>& shape) {
+    check_shape(view, view.shape, shape);
     scalar_type(view, folder);
   };
   const TensorView* const head = map.head.empty() ? nullptr : take(map.head);
@@ -156,13 +164,17 @@ Weights::Weights(const std::string& folder, const ParameterRegistry& parameters,
     std::vector<Source>& sources = sources_.emplace_back();
     for (Piece& piece : pieces_of(parameter, map)) {
       const TensorView* const view = take(piece.name);
+      std::shared_ptr<const QuantizedMatrix> quantized;
+      if (view != nullptr) quantized = QuantizedMatrix::of(*view, find);
       if (view == nullptr) {
         problems.add("missing", piece.name);
+      } else if (quantized) {
+        check_shape(*view, quantized->shape(), piece.shape(parameter.shape));
       } else {
         check(*view, piece.shape(parameter.shape));
         if (piece.name == map.tied_to) embedding = view;
       }
-      sources.push_back({std::move(piece), view});
+      sources.push_back({std::move(piece), view, std::move(quantized)});
     }
   }
   for (const auto& [name, shape] : map.optional)
@@ -179,9 +191,9 @@ Weights::Weights(const std::string& folder, const ParameterRegistry& parameters,
 Weights::~Weights() = default;
 
 void Weights::read(size_t index, at::Tensor& out) const {
-  for (const auto& [piece, view] : sources_.at(index)) {
+  for (const auto& [piece, view, quantized] : sources_.at(index)) {
     at::Tensor part = piece.of(out);
-    at::Tensor theirs = view_of(*view, files_->path());
+    at::Tensor theirs = quantized ? quantized->values() : view_of(*view, files_->path());
     if (piece.more_rows < 0) {
       part.narrow(0, theirs.size(0), -piece.more_rows).copy_(theirs.to(at::kDouble).mean(0));
       part = part.narrow(0, 0, theirs.size(0));
@@ -191,6 +203,21 @@ void Weights::read(size_t index, at::Tensor& out) const {
     part.copy_(theirs.view(part.sizes()));
     view->forget();
   }
+}
+
+bool Weights::read_codes(size_t index, quantization::Form form, std::byte* out) const {
+  const std::vector<Source>& sources = sources_.at(index);
+  const auto is_so = [&](const Source& source) {
+    return source.quantized && source.quantized->is_in(form) && source.piece.transposed &&
+           source.piece.more_rows == 0 && source.piece.folded.empty();
+  };
+  if (!std::ranges::all_of(sources, is_so)) return false;
+  for (const Source& source : sources) {  // side by side: one after the other, as rows are
+    source.quantized->arrange(out);
+    out += source.quantized->shape()[0] * quantization::Row::bytes(form, source.quantized->shape()[1]);
+    source.view->forget();
+  }
+  return true;
 }
 
 std::vector<std::string> Weights::names() const { return files_->names(); }
@@ -228,10 +255,17 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
   auto weights = std::make_shared<const Weights>(folder, parameters, map);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!weights->has(i)) continue;
-    parameters.start_from(i, [weights, i, as_ours = map.as_ours, &parameters](at::Tensor& out, uint64_t) {
-      weights->read(i, out);
-      if (as_ours) as_ours(parameters[i], out);
-    });
+    const auto codes = [weights, i](uint32_t form, std::byte* out) {
+      return weights->read_codes(
+          i, form == PL_FORM_INT8 ? quantization::Form::kInt8 : quantization::Form::kNf4, out);
+    };
+    parameters.start_from(
+        i,
+        [weights, i, as_ours = map.as_ours, &parameters](at::Tensor& out, uint64_t) {
+          weights->read(i, out);
+          if (as_ours) as_ours(parameters[i], out);
+        },
+        map.as_ours ? InitialCode() : codes);
   }
   return weights;
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,12 +13,16 @@
 #include <utility>
 #include <vector>
 
+#include "quantization/matrix_form.hpp"
+
 namespace pipeline::safetensors {
 class Folder;
 struct TensorView;
 }  // namespace pipeline::safetensors
 
 namespace pipeline::hugging_face {
+
+class QuantizedMatrix;
 
 // `name` behind a prefix that it has.
 inline std::string after(const std::string& name, std::string_view prefix) {
@@ -86,6 +91,8 @@ class Weights {
   // after it.
   void read(size_t index, at::Tensor& out) const;
   bool has(size_t index) const { return !sources_.at(index).empty(); }
+  // Parameter `index` in a form of 8 or 4 bits; false: the folder has other values.
+  bool read_codes(size_t index, quantization::Form form, std::byte* out) const;
 
   // Tensors of the files by their own names, parameters or not.
   std::vector<std::string> names() const;
@@ -95,7 +102,8 @@ class Weights {
  private:
   struct Source {
     Piece piece;
-    const safetensors::TensorView* view;  // in files_
+    const safetensors::TensorView* view;                         // in files_
+    std::shared_ptr<const QuantizedMatrix> quantized = nullptr;  // null: it is not
   };
 
   std::unique_ptr<const safetensors::Folder> files_;

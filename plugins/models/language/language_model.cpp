@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "language/architecture.hpp"
 #include "language/folder.hpp"
+#include "transformer/coded.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::language {
@@ -82,24 +84,30 @@ void LanguageModel::add_layer(int64_t index) {
       architecture_.is_residual_scaled
           ? deviation / std::sqrt(2.0 * static_cast<double>(config_.num_hidden_layers))
           : deviation;
-  const auto linear = [&](const char* part, int64_t in, int64_t out, bool has_bias, double of_values) {
-    if (has_bias) return transformer::add_linear(parameters(), name(of + part), in, out, of_unit, of_values);
-    return transformer::Linear{
-        transformer::add_matrix(parameters(), name(of + part), in, out, of_unit, of_values), {}};
+  // parts: of how many columns are the folder's matrices that it is made of.
+  const auto linear = [&](const char* part, int64_t in, std::vector<int64_t> parts, bool has_bias,
+                          double of_values) {
+    const int64_t out = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+    if (!names.is_split) parts = {out};
+    const std::string own = name(of + part);
+    if (has_bias) return transformer::add_linear(parameters(), own, in, out, of_unit, of_values, parts);
+    return transformer::Linear{transformer::add_matrix(parameters(), own, in, out, of_unit, of_values, parts),
+                               {}};
   };
   const auto norm = [&](const char* part, int64_t width) {
     return part == nullptr ? transformer::Norm{} : add_norm(of + part, width, of_unit);
   };
-  const int64_t width = config_.hidden_size, queries = config_.query_width(), inner = config_.inner();
+  const int64_t width = config_.hidden_size, queries = config_.query_width(), keys = config_.key_width(),
+                inner = config_.inner();
   transformer::Layer layer;
   layer.attention_norm = norm(names.attention_norm, width);
-  layer.qkv = linear(names.qkv, width, queries + 2 * config_.key_width(), config_.attention_bias, deviation);
+  layer.qkv = linear(names.qkv, width, {queries, keys, keys}, config_.attention_bias, deviation);
   if (architecture_.has_query_norm) {
     const bool is_whole = architecture_.is_query_norm_whole;
     layer.query_norm = norm(names.query_norm, is_whole ? queries : config_.head_width());
-    layer.key_norm = norm(names.key_norm, is_whole ? config_.key_width() : config_.head_width());
+    layer.key_norm = norm(names.key_norm, is_whole ? keys : config_.head_width());
   }
-  layer.projection = linear(names.projection, queries, width,
+  layer.projection = linear(names.projection, queries, {width},
                             config_.attention_bias && architecture_.has_output_bias, into_residual);
   layer.mlp_norm = norm(names.mlp_norm, width);
   layer.is_gated = architecture_.is_gated;
@@ -108,8 +116,8 @@ void LanguageModel::add_layer(int64_t index) {
   layer.is_unturned = !config_.is_turned(index);
   layer.attention_end_norm = norm(names.attention_end_norm, width);
   layer.mlp_end_norm = norm(names.mlp_end_norm, width);
-  layer.up = linear(names.up, width, (layer.is_gated ? 2 : 1) * inner, config_.mlp_bias, deviation);
-  layer.down = linear(names.down, inner, width, config_.mlp_bias, into_residual);
+  layer.up = linear(names.up, width, std::vector(layer.is_gated ? 2 : 1, inner), config_.mlp_bias, deviation);
+  layer.down = linear(names.down, inner, {width}, config_.mlp_bias, into_residual);
   layers_.push_back(std::move(layer));
 }
 
@@ -241,7 +249,7 @@ at::Tensor LanguageModel::embed_with(const at::Tensor& tokens, const at::Tensor&
 at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& positions,
                                 at::ScalarType compute, const Attention& attend) const {
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
-  at::Tensor qkv = transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute);
+  at::Tensor qkv = transformer::attention_input(layer, x, 0, transformer::outputs(layer.qkv.weight), compute);
   if (frequencies_.defined() && !layer.is_unturned)
     qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
                                rotation(positions, layer.is_local));

@@ -235,7 +235,7 @@ std::function<at::Tensor(const ParameterRegistry::Declared&)> as_in_folder(
     std::function<at::Tensor(const ParameterRegistry::Declared&)> value) {
   if (!form || !form->are_numbers) return value;
   return [form = *form, value = std::move(value)](const ParameterRegistry::Declared& parameter) {
-    const at::Tensor own = value ? value(parameter) : parameter.tensor;
+    const at::Tensor own = value ? value(parameter) : parameter.value();
     if (!gives_numbers(parameter.name, form)) return own;
     const bool is_bias = parameter.name.ends_with(".bias");
     return own.detach().to(at::kCPU, at::kFloat) * form.deviation + (is_bias ? form.mean : 0);

@@ -127,7 +127,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
     {
       const at::Tensor input = std::exchange(normed.y, {}).to(dtype);
       kept_input = kept_normed(input, up_weight);
-      pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
+      pre = at::empty({x.size(0), outputs(up_weight)}, input.options());
       h = at::empty_like(pre);
       gemm_out(pre, input, as_factor(up_weight, dtype),
                {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = form});
@@ -234,7 +234,7 @@ at::Tensor bias_of(const Norm& norm) {
 }
 
 Linear columns(const Linear& linear, int64_t first, int64_t count) {
-  return {linear.weight.narrow(1, first, count),
+  return {outputs_of(linear.weight, first, count),
           linear.bias.defined() ? linear.bias.narrow(0, first, count) : at::Tensor()};
 }
 

@@ -99,7 +99,11 @@ void run(const Gemm& whole) {
     mine.n = std::min(columns, whole.n - j);
     mine.a += i * (whole.a_transposed ? 1 : whole.lda);
     const int64_t first = j * (whole.b_transposed ? whole.ldb : 1);
-    whole.narrow_b ? void(mine.narrow_b += first) : void(mine.b += first);
+    if (whole.coded_b) {
+      whole.b_transposed ? void(mine.coded_b += first) : void(mine.coded_first += first);
+    } else {
+      whole.narrow_b ? void(mine.narrow_b += first) : void(mine.b += first);
+    }
     mine.c += i * whole.ldc + j;
     if (whole.bias) mine.bias += j;
     if (whole.addend) mine.addend += i * whole.ldc + j;
@@ -108,17 +112,50 @@ void run(const Gemm& whole) {
   });
 }
 
+// b is coded, and the product is not for our kernels: on the CPU some of b's rows are widened at a time, on a
+// device all of them, into memory that matrices use in turn.
+void aten_gemm_coded(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
+  constexpr int64_t kElements = int64_t{1} << 20;
+  const int64_t all = outputs(b),
+                rows = b.is_cpu() ? std::clamp<int64_t>(kElements / inputs(b), 1, all) : all;
+  const bool whole = rows == all;
+  for (int64_t first = 0; first < all; first += rows) {
+    const int64_t count = std::min(rows, all - first);
+    const at::Tensor part = decoded(outputs_of(b, first, count), a.scalar_type());
+    GemmOptions of_part = options;
+    if (options.b_transposed) {  // parts of one sum
+      of_part.accumulate = options.accumulate || first > 0;
+      if (first > 0) of_part.bias = of_part.addend = at::Tensor();
+      const at::Tensor left = options.a_transposed ? a.narrow(0, first, count) : a.narrow(1, first, count);
+      aten_gemm(c, left, part, of_part);
+    } else {
+      at::Tensor place = c.narrow(1, first, count);
+      const auto columns = [&](at::Tensor& t, int64_t dim) {
+        if (t.defined()) t = t.narrow(dim, first, count);
+      };
+      columns(of_part.bias, 0), columns(of_part.addend, 1), columns(of_part.gelu, 1);
+      at::Tensor made = whole                ? place
+                        : options.accumulate ? place.contiguous()
+                                             : at::empty(place.sizes(), c.options());
+      aten_gemm(made, a, part, of_part);
+      if (!whole) place.copy_(made);
+    }
+  }
+}
+
 }  // namespace
 
 void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
   const int64_t m = a.size(options.a_transposed ? 1 : 0), k = a.size(options.a_transposed ? 0 : 1);
-  const int64_t n = b.size(options.b_transposed ? 0 : 1);
-  TORCH_CHECK(b.size(options.b_transposed ? 1 : 0) == k && c.size(0) == m && c.size(1) == n,
+  const int64_t n = options.b_transposed ? inputs(b) : outputs(b);
+  TORCH_CHECK((options.b_transposed ? outputs(b) : inputs(b)) == k && c.size(0) == m && c.size(1) == n,
               "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
-  const bool narrow = is_widened(b, a.scalar_type());
-  const bool fast_b = narrow ? b.stride(1) == 1 : fast_rows(b);
-  if (!fast_rows(a) || !fast_b || !fast_rows(c) || k == 0 || options.factor != 1)
+  const bool coded = is_coded(b), narrow = !coded && is_widened(b, a.scalar_type());
+  const bool fast_b = coded ? b.is_cpu() : narrow ? b.stride(1) == 1 : fast_rows(b);
+  if (!fast_rows(a) || !fast_b || !fast_rows(c) || k == 0 || options.factor != 1) {
+    if (coded) return aten_gemm_coded(c, a, b, options);
     return aten_gemm(c, a, narrow ? b.to(at::kFloat) : b, options);
+  }
   if (m == 0 || n == 0) return;
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");
@@ -128,9 +165,9 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
        .a = a.const_data_ptr<float>(),
        .lda = a.stride(0),
        .a_transposed = options.a_transposed,
-       .b = narrow ? nullptr : b.const_data_ptr<float>(),
+       .b = narrow || coded ? nullptr : b.const_data_ptr<float>(),
        .ldb = b.stride(0),
-       .b_transposed = options.b_transposed,
+       .b_transposed = options.b_transposed != coded,
        .c = c.mutable_data_ptr<float>(),
        .ldc = c.stride(0),
        .accumulate = options.accumulate,
@@ -138,12 +175,15 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
        .addend = options.addend.defined() ? options.addend.const_data_ptr<float>() : nullptr,
        .gelu = options.gelu.defined() ? options.gelu.mutable_data_ptr<float>() : nullptr,
        .form = options.gelu_form,
-       .narrow_b = narrow ? static_cast<const uint16_t*>(b.const_data_ptr()) : nullptr});
+       .narrow_b = narrow ? static_cast<const uint16_t*>(b.const_data_ptr()) : nullptr,
+       .coded_b = coded ? static_cast<const uint8_t*>(b.const_data_ptr()) : nullptr,
+       .coded_form = form_of(b),
+       .coded_columns = inputs(b)});
 }
 
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
-  at::Tensor c =
-      at::empty({a.size(options.a_transposed ? 1 : 0), b.size(options.b_transposed ? 0 : 1)}, a.options());
+  at::Tensor c = at::empty(
+      {a.size(options.a_transposed ? 1 : 0), options.b_transposed ? inputs(b) : outputs(b)}, a.options());
   gemm_out(c, a, b, options);
   return c;
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "coded.hpp"
 #include "gelu.hpp"
 
 namespace pipeline::transformer {
@@ -18,9 +19,9 @@ struct GemmOptions {
 };
 
 // Whether gemm() takes b as it is where a is of `type`: in bfloat16 beside float32 on the CPU, whose kernel
-// widens what it packs. The bits are those of b in float32.
+// widens what it packs, or in 8 or 4 bits. The bits are those of b in float32.
 inline bool is_widened(const at::Tensor& b, at::ScalarType type) {
-  return b.is_cpu() && b.scalar_type() == at::kBFloat16 && type == at::kFloat;
+  return is_coded(b) || (b.is_cpu() && b.scalar_type() == at::kBFloat16 && type == at::kFloat);
 }
 // `weight` as the b of a product in `type`.
 inline at::Tensor as_factor(const at::Tensor& weight, at::ScalarType type) {

@@ -18,20 +18,22 @@
 namespace pipeline::transformer {
 
 Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
-                  uint32_t unit, double deviation) {
+                  uint32_t unit, double deviation, const std::vector<int64_t>& parts) {
   return {
-      add_matrix(parameters, name, in, out, unit, deviation),
+      add_matrix(parameters, name, in, out, unit, deviation, parts),
       parameters.add({.name = name + ".bias", .shape = {out}, .decay = false, .unit = unit}, constant(0))};
 }
 
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
-                      uint32_t unit, double deviation) {
+                      uint32_t unit, double deviation, const std::vector<int64_t>& parts) {
+  std::shared_ptr<const Coding> coding = coding_of_parts(in, parts);
+  const uint32_t coded = coding ? PL_FORM_INT8 | PL_FORM_NF4 : 0;
   return parameters.add({.name = name + ".weight",
                          .shape = {in, out},
                          .unit = unit,
-                         .forms = PL_FORM_BFLOAT16,
+                         .forms = PL_FORM_BFLOAT16 | coded,
                          .hidden_matrix = unit > 0},
-                        normal(deviation));
+                        normal(deviation), std::move(coding));
 }
 
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
@@ -47,11 +49,13 @@ Layer add_layer(ParameterRegistry& parameters, const std::string& name, uint32_t
   const auto norm = [&](const char* part) {
     return add_norm(parameters, name + "." + part, shape.width, unit, shape.epsilon);
   };
-  const auto linear = [&](const char* part, int64_t in, int64_t out, double deviation) {
-    return add_linear(parameters, name + "." + part, in, out, unit, deviation);
+  const auto linear = [&](const char* part, int64_t in, int64_t out, double deviation, size_t count = 1) {
+    const std::vector<int64_t> parts(count, out);
+    return add_linear(parameters, name + "." + part, in, out * static_cast<int64_t>(count), unit, deviation,
+                      parts);
   };
   return {.attention_norm = norm(names.attention_norm),
-          .qkv = linear(names.qkv, shape.width, 3 * shape.width, shape.deviation),
+          .qkv = linear(names.qkv, shape.width, shape.width, shape.deviation, 3),
           .projection = linear(names.projection, shape.width, shape.width, shape.into_residual),
           .mlp_norm = norm(names.mlp_norm),
           .up = linear(names.up, shape.width, shape.inner, shape.deviation),
@@ -104,7 +108,7 @@ at::Tensor norm_linear_if_any(const at::Tensor& x, const Norm& norm, const Linea
 at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear& to,
                              const std::vector<Lora>& lora, LoraSite numbers, const Dropout& dropout,
                              int64_t first, int64_t count, at::ScalarType compute) {
-  const bool whole = count == to.weight.size(1);
+  const bool whole = count == outputs(to.weight);
   at::Tensor y = norm_linear_if_any(x, norm, whole ? to : columns(to, first, count), compute);
   struct Part {  // of a LoRA: the columns that are wanted
     size_t number;
@@ -182,7 +186,9 @@ at::Tensor to_residual(const at::Tensor& h, const End& end, const at::Tensor& re
 // What scales a product's columns may as well scale those of its matrix, of which there are fewer.
 Linear scaled(const Linear& linear, const at::Tensor& scale) {
   if (!scale.defined()) return linear;
-  return {linear.weight * scale, linear.bias.defined() ? linear.bias * scale : linear.bias};
+  const at::Tensor& weight = linear.weight;
+  return {(is_coded(weight) ? decoded(weight, scale.scalar_type()) : weight) * scale,
+          linear.bias.defined() ? linear.bias * scale : linear.bias};
 }
 
 at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
@@ -202,7 +208,7 @@ at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, 
       !layer.mlp_end_norm.weight.defined())
     return norm_swiglu_residual(x, layer.mlp_norm, layer.up, down, compute);
   const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_lora, LoraSite::kUp,
-                                            lora_dropout, 0, layer.up.weight.size(1), compute);
+                                            lora_dropout, 0, outputs(layer.up.weight), compute);
   const at::Tensor h = layer.is_gated ? gate(layer, wide) : gelu(wide, form);
   return to_residual(h, {down, layer.down_lora, LoraSite::kDown, layer.mlp_end_norm}, x, dropout,
                      lora_dropout);
@@ -215,7 +221,7 @@ at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t firs
   at::Tensor y = norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_lora, LoraSite::kQkv,
                                    lora_dropout, first, count, compute);
   if (!layer.query_norm.weight.defined()) return y;
-  const int64_t queries = layer.projection.weight.size(0), keys = (layer.qkv.weight.size(1) - queries) / 2;
+  const int64_t queries = inputs(layer.projection.weight), keys = (outputs(layer.qkv.weight) - queries) / 2;
   const int64_t queries_here = first == 0 ? queries : 0;
   return norm_heads(y, {0, queries_here, layer.query_norm},
                     {queries_here, first + count > queries ? keys : 0, layer.key_norm});
@@ -289,7 +295,7 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
   const Rotation rotation = layer.is_unturned ? Rotation{}
                             : layer.is_local  ? shared.local->rotation
                                               : shared.rotation;
-  const int64_t width = layer.projection.weight.size(0), keys = layout.key_width(width);
+  const int64_t width = inputs(layer.projection.weight), keys = layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
   const Dropout lora_dropout = lora_dropout_of(shared, pass, number);
   const auto input = [&](const at::Tensor& of, int64_t first, int64_t count) {

@@ -14,12 +14,13 @@
 
 namespace pipeline::transformer {
 
-// "name.weight" (in, out), N(0, deviation), with weight decay, and "name.bias", zero.
+// "name.weight" (in, out), N(0, deviation), with weight decay, and "name.bias", zero. parts: the columns of
+// each of the matrices that it is made of; none: it is not kept in 8 or 4 bits.
 Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
-                  uint32_t unit, double deviation);
+                  uint32_t unit, double deviation, const std::vector<int64_t>& parts = {});
 // A weight without a bias. Both functions declare parameters of a hidden layer where the unit is not 0.
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
-                      uint32_t unit, double deviation);
+                      uint32_t unit, double deviation, const std::vector<int64_t>& parts = {});
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
               double epsilon);
 

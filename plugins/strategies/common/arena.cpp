@@ -1,26 +1,29 @@
 #include "plugins/strategies/common/arena.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <pipeline/error.hpp>
+#include <pipeline/torch/memory.hpp>
+#include <pipeline/torch/tensor.hpp>
 
 namespace pipeline::strategies {
 namespace {
 
 constexpr char kStep[] = "step";
+constexpr std::string_view kValue = "value";
+
+// What a checkpoint's reader fills host memory with, for these values.
+at::ScalarType type_on_host(const at::Tensor& values) {
+  return values.scalar_type() == at::kByte ? at::kByte : at::kFloat;
+}
 
 // Calls visit(piece, first element of it in part.values) for what `part` has of each parameter, in the
 // parameters' order.
@@ -35,11 +38,11 @@ void for_each_piece(const Layout& layout, const std::vector<Parameter>& paramete
     if (!is_here) continue;
     Piece piece;
     piece.parameter = parameters[i].name;
-    piece.kind = part.kind;
-    piece.shape = parameters[i].shape;
+    piece.kind = part.kind == kValue ? parameters[i].value_kind() : std::string_view(part.kind);
+    piece.shape = slot.shape;
     piece.offset = static_cast<uint64_t>(first - slot.offset);
     piece.count = static_cast<uint64_t>(last - first);
-    piece.dtype = part.values.scalar_type() == at::kBFloat16 ? kBFloat16 : kFloat32;
+    piece.dtype = to_pl(part.values.scalar_type());
     visit(piece, first - part.begin);
   }
 }
@@ -95,21 +98,6 @@ class NoPieces : public Snapshot {
   void visit(const Visitor& /*visitor*/) const override {}
 };
 
-// Zeros. In host memory they come from the system and go back there, whatever the allocator keeps of what it
-// has handed out.
-at::Tensor mapped_zeros(int64_t count, at::ScalarType dtype, at::Device device) {
-  const auto options = at::TensorOptions().dtype(dtype).device(device);
-  if (!device.is_cpu() || count == 0) return at::zeros({count}, options);
-  const size_t bytes = static_cast<size_t>(count) * at::elementSize(dtype);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    fail_with(PL_ERROR_OUT_OF_MEMORY, "the weights: the system gives no ", bytes,
-              " bytes: ", std::strerror(errno));
-  }
-  return at::from_blob(
-      memory, {count}, [bytes](void* start) { ::munmap(start, bytes); }, options);
-}
-
 }  // namespace
 
 std::unique_ptr<Snapshot> no_pieces() { return std::make_unique<NoPieces>(); }
@@ -122,10 +110,10 @@ at::Tensor staged_copy(const at::Tensor& values, int64_t piece) {
   };
   const at::Device device = values.device();
   const int64_t most = std::min(piece, values.numel());
-  at::Tensor host = at::empty(values.sizes(), at::kFloat);
+  at::Tensor host = at::empty(values.sizes(), type_on_host(values));
   std::array<Stage, 2> stages;
   for (Stage& stage : stages) {
-    stage.memory = at::empty({most}, at::TensorOptions().dtype(at::kFloat).pinned_memory(!device.is_cpu()));
+    stage.memory = at::empty({most}, host.options().pinned_memory(!device.is_cpu()));
     if (!device.is_cpu()) stage.filled.emplace(device.type());
   }
   const auto empty = [&](Stage& stage) {
@@ -156,9 +144,9 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
     const bool frozen = part.begin >= layout_->trainable_length();
     if (!part.values.is_cpu()) {
       part.values = staged_copy(part.values, kStagedElements);
-    } else if (part.kind != "value") {
+    } else if (part.kind != kValue) {
       if (copy && !part.is_copy) part.values = part.values.clone();
-    } else if (part.begin < layout_->narrow_begin()) {
+    } else if (layout_->stored(part.begin) == Stored::kWide) {
       part.values =
           part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy && !frozen);
     }
@@ -169,19 +157,22 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
 }
 
 void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
-  const bool in_place = part.values.is_cpu() && part.values.scalar_type() == at::kFloat;
+  const at::ScalarType type = type_on_host(part.values);
+  const bool in_place = part.values.is_cpu() && part.values.scalar_type() == type;
   for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
-    piece.dtype = kFloat32;
+    piece.dtype = to_pl(type);
     const at::Tensor whole = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
     const int64_t most = in_place ? whole.numel() : kStagedElements;
     int64_t begin = 0;
     do {
       at::Tensor target = whole.narrow(0, begin, std::min(most, whole.numel() - begin));
-      at::Tensor host = in_place ? target : at::empty(target.sizes(), at::kFloat);
+      at::Tensor host = in_place ? target : at::empty(target.sizes(), type);
       Piece wanted = piece;
       wanted.offset += static_cast<uint64_t>(begin);
       wanted.count = static_cast<uint64_t>(target.numel());
-      reader.read(wanted, host.mutable_data_ptr<float>());
+      // Typed: where there are no elements, too, it is an address.
+      reader.read(wanted, type == at::kByte ? static_cast<void*>(host.mutable_data_ptr<uint8_t>())
+                                            : host.mutable_data_ptr<float>());
       if (!in_place) target.copy_(host);
       begin += target.numel();
     } while (begin < whole.numel());
@@ -195,14 +186,26 @@ int64_t ArenaState::read_step_count(const StateReader& reader) {
 }
 
 ValueArena::ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device)
-    : layout_(std::move(layout)),
-      wide_(mapped_zeros(std::max(layout_->narrow_begin(), kChunk), dtype, device)),
-      narrow_(mapped_zeros(layout_->length() - layout_->narrow_begin(), at::kBFloat16, device)) {}
+    : layout_(std::move(layout)) {
+  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+    const int64_t least = how == Stored::kWide ? kChunk : 0, count = layout_->end(how) - layout_->begin(how);
+    const std::vector<int64_t> shape{std::max(count, least)};
+    const at::ScalarType type = type_of(how, dtype);
+    values_[static_cast<size_t>(how)] =
+        device.is_cpu() ? mapped_zeros(shape, type) : at::zeros(shape, at::TensorOptions(device).dtype(type));
+  }
+}
 
 at::Tensor ValueArena::part(int64_t begin, int64_t length) const {
-  const int64_t narrow_begin = layout_->narrow_begin();
-  return begin < narrow_begin || length == 0 ? wide_.narrow(0, std::min(begin, narrow_begin), length)
-                                             : narrow_.narrow(0, begin - narrow_begin, length);
+  const Stored how = length == 0 ? Stored::kWide : layout_->stored(begin);
+  const at::Tensor& values = values_[static_cast<size_t>(how)];
+  return values.narrow(0, std::min(begin - layout_->begin(how), values.numel()), length);
+}
+
+uint64_t ValueArena::bytes() const {
+  uint64_t bytes = 0;
+  for (const at::Tensor& values : values_) bytes += values.nbytes();
+  return bytes;
 }
 
 void* ValueArena::address(size_t index) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,8 +22,8 @@ struct ArenaPart {
   bool is_copy = false;  // nobody else has it
 };
 
-// Copies device data to pageable host memory, as float32. A direct copy would run at a fraction of the
-// bus's speed; this one alternates between two pinned buffers of at most `piece` elements.
+// Copies device data to pageable host memory, as float32, or bytes as they are. A direct copy would run at a
+// fraction of the bus's speed; this one alternates between two pinned buffers of at most `piece` elements.
 inline constexpr int64_t kStagedElements = int64_t{1} << 23;
 at::Tensor staged_copy(const at::Tensor& values, int64_t piece);
 
@@ -30,7 +31,7 @@ at::Tensor staged_copy(const at::Tensor& values, int64_t piece);
 std::unique_ptr<Snapshot> no_pieces();
 
 // The arena as checkpoints see it: pieces of named tensors, in float32; in host memory what the layout keeps
-// in bfloat16 is in that.
+// in bfloat16 is in that, and bytes are everywhere bytes.
 class ArenaState {
  public:
   ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters);
@@ -50,22 +51,21 @@ class ArenaState {
   std::shared_ptr<const std::vector<Parameter>> parameters_;
 };
 
-// The whole model's values in the order of `layout`, zeros at first: of `dtype`, and from narrow_begin() on
-// in bfloat16.
+// The whole model's values in the order of `layout`, zeros at first: the wide ones of `dtype`.
 class ValueArena {
  public:
   ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device);
 
-  // A view of `length` elements from `begin` on, which lie on one side of narrow_begin().
+  // A view of `length` elements from `begin` on, which are kept in the same way.
   at::Tensor part(int64_t begin, int64_t length) const;
   // Where parameter `index` is; borrowed from this object.
   void* address(size_t index) const;
-  at::ScalarType dtype() const { return wide_.scalar_type(); }
-  uint64_t bytes() const { return wide_.nbytes() + narrow_.nbytes(); }
+  at::ScalarType dtype() const { return values_.front().scalar_type(); }
+  uint64_t bytes() const;
 
  private:
   std::shared_ptr<const Layout> layout_;
-  at::Tensor wide_, narrow_;
+  std::array<at::Tensor, kWaysToStore> values_;
 };
 
 }  // namespace pipeline::strategies

@@ -11,27 +11,28 @@ Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
     : alignment_(alignment), slot_index_(parameters.size()) {
   std::set<uint32_t> units;
   for (const Parameter& parameter : parameters) units.insert(parameter.unit);
-  for (const uint32_t unit : units) place_region(parameters, unit, Kept::kTrained);
+  for (const uint32_t unit : units) place_region(parameters, unit, true, Stored::kWide);
   trainable_slots_ = slots_.size();
   trainable_length_ = length_;
-  for (const uint32_t unit : units) place_region(parameters, unit, Kept::kFrozen);
-  narrow_begin_ = length_;
-  for (const uint32_t unit : units) place_region(parameters, unit, Kept::kNarrow);
+  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+    for (const uint32_t unit : units) place_region(parameters, unit, false, how);
+    begins_[static_cast<size_t>(how) + 1] = length_;
+  }
 }
 
-Layout::Kept Layout::kept(const Parameter& parameter) {
-  if (parameter.form != 0) return Kept::kNarrow;
-  return parameter.trainable ? Kept::kTrained : Kept::kFrozen;
-}
-
-void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, Kept which) {
+void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable,
+                          Stored how) {
   std::vector<size_t> members;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].unit == unit && kept(parameters[i]) == which) members.push_back(i);
+    const Parameter& parameter = parameters[i];
+    const Stored its = parameter.is_coded()  ? Stored::kBytes
+                       : parameter.form != 0 ? Stored::kNarrow
+                                             : Stored::kWide;
+    if (parameter.unit == unit && parameter.trainable == trainable && its == how) members.push_back(i);
   }
   if (members.empty()) return;
   const int64_t begin = length_;
-  if (which == Kept::kTrained) {
+  if (trainable) {
     place_groups(parameters, members);
   } else {
     for (const size_t index : members) place(parameters, index);
@@ -62,9 +63,10 @@ void Layout::place_groups(const std::vector<Parameter>& parameters, const std::v
 }
 
 void Layout::place(const std::vector<Parameter>& parameters, size_t index) {
-  const auto count = static_cast<int64_t>(parameters[index].count());
+  std::vector<int64_t> shape = parameters[index].stored_shape();
+  const auto count = static_cast<int64_t>(element_count(shape));
   slot_index_[index] = slots_.size();
-  slots_.push_back({index, length_, count, round_up(count, kRun), parameters[index].shape});
+  slots_.push_back({index, length_, count, round_up(count, kRun), std::move(shape)});
   // A parameter without elements has a place, too, so that every part of the arena knows what is in it.
   length_ += round_up(std::max<int64_t>(count, 1), kAlignment);
 }
@@ -81,9 +83,10 @@ std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, con
     fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
   }
   for (const Parameter& parameter : parameters) {
-    if (parameter.form != 0 && (parameter.trainable || parameter.form != PL_FORM_BFLOAT16))
+    if (parameter.form != 0 &&
+        (parameter.trainable || (parameter.form != PL_FORM_BFLOAT16 && !parameter.is_coded())))
       fail_with(PL_ERROR_UNSUPPORTED, "parameter ", parameter.name, " is to be kept in form ", parameter.form,
-                ": only what is frozen may be, and in bfloat16");
+                ": only what is frozen may be, in bfloat16, 8 or 4 bits");
   }
   if (run.purpose != PL_PURPOSE_TRAIN) {
     for (Parameter& parameter : parameters) parameter.trainable = false;

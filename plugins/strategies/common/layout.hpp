@@ -2,6 +2,7 @@
 
 #include <pipeline/parameter.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,7 +43,12 @@ struct Group {
   int64_t end;
 };
 
-// A unit's trainable parameters, its frozen ones, or those of its frozen ones that are kept in bfloat16.
+// How values are stored: in the run's dtype, in bfloat16, or as bytes of the task's own, an element of the
+// arena for each. The last two are frozen.
+enum class Stored : size_t { kWide, kNarrow, kBytes };
+inline constexpr size_t kWaysToStore = 3;
+
+// A unit's trainable parameters, or those of its frozen ones that are kept in the same way.
 struct Region {
   uint32_t unit;
   int64_t begin;
@@ -50,7 +56,7 @@ struct Region {
 };
 
 // The order of all parameters in one flat arena: trainable ones by unit and, within a unit, by group; then
-// frozen ones by unit; then, by unit, frozen ones that are kept in bfloat16. A pure function of the
+// frozen ones by unit, first the wide, then the narrow, then those that are bytes. A pure function of the
 // parameters, hence the same on every rank.
 class Layout {
  public:
@@ -63,8 +69,14 @@ class Layout {
   const std::vector<Region>& regions() const { return regions_; }  // by offset
   size_t trainable_slots() const { return trainable_slots_; }      // they come first
   int64_t trainable_length() const { return trainable_length_; }   // elements, a multiple of the alignment
-  int64_t narrow_begin() const { return narrow_begin_; }           // what is kept in bfloat16, up to the end
-  int64_t length() const { return length_; }                       // with the frozen ones
+  int64_t begin(Stored how) const { return begins_[static_cast<size_t>(how)]; }
+  int64_t end(Stored how) const { return begins_[static_cast<size_t>(how) + 1]; }
+  Stored stored(int64_t offset) const {  // what is there
+    return offset < end(Stored::kWide)     ? Stored::kWide
+           : offset < end(Stored::kNarrow) ? Stored::kNarrow
+                                           : Stored::kBytes;
+  }
+  int64_t length() const { return length_; }  // with the frozen ones
   const Slot& slot_of(size_t parameter) const { return slots_[slot_index_[parameter]]; }
   const Slot& slot_at(int64_t offset) const;  // that begins there
   size_t slot_index(size_t parameter) const { return slot_index_[parameter]; }
@@ -72,9 +84,7 @@ class Layout {
  private:
   void place(const std::vector<Parameter>& parameters, size_t index);
   void place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members);
-  enum class Kept { kTrained, kFrozen, kNarrow };
-  static Kept kept(const Parameter& parameter);
-  void place_region(const std::vector<Parameter>& parameters, uint32_t unit, Kept which);
+  void place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable, Stored how);
 
   int64_t alignment_;
   std::vector<Slot> slots_;
@@ -83,8 +93,8 @@ class Layout {
   std::vector<size_t> slot_index_;  // by parameter
   size_t trainable_slots_ = 0;
   int64_t trainable_length_ = 0;
-  int64_t narrow_begin_ = 0;
   int64_t length_ = 0;
+  std::array<int64_t, kWaysToStore + 1> begins_{};  // and the end
 };
 
 // The gradient of a run of the arena: float32, one-dimensional, contiguous, its length a multiple of kRun.
@@ -98,7 +108,11 @@ using GradientRuns = std::vector<GradientRun>;  // by offset
 
 // What the value of a parameter is kept and bound in.
 inline pl_dtype dtype_of(const Parameter& parameter, const pl_run_info& run) {
-  return parameter.form == PL_FORM_BFLOAT16 ? kBFloat16 : run.parameter_dtype;
+  return parameter.is_coded() ? kUInt8 : parameter.form == PL_FORM_BFLOAT16 ? kBFloat16 : run.parameter_dtype;
+}
+// The same for elements of the arena.
+inline at::ScalarType type_of(Stored how, at::ScalarType wide) {
+  return how == Stored::kWide ? wide : how == Stored::kNarrow ? at::kBFloat16 : at::kByte;
 }
 
 // The layout for a run; for values only if it does not train. Throws Error for dtypes that are not known.

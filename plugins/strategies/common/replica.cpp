@@ -22,8 +22,8 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   if (has_masters()) master_ = master_.to(at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(context, optimizers, layout_, master_, 0, device_);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()), parameters[i].shape,
-                        context.run().device);
+    views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()),
+                        parameters[i].stored_shape(), context.run().device);
   }
 }
 
@@ -76,9 +76,12 @@ void Replica::swap_average() {
 }
 
 std::vector<ArenaPart> Replica::frozen() const {
-  const int64_t begin = layout_->trainable_length(), narrow = layout_->narrow_begin();
-  return {{"value", begin, values_.part(begin, narrow - begin)},
-          {"value", narrow, values_.part(narrow, layout_->length() - narrow)}};
+  std::vector<ArenaPart> parts;
+  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+    const int64_t begin = std::max(layout_->begin(how), layout_->trainable_length());
+    parts.push_back({"value", begin, values_.part(begin, layout_->end(how) - begin)});
+  }
+  return parts;
 }
 
 void Replica::load(const StateReader& reader) {

@@ -16,7 +16,7 @@
 namespace {
 
 using pipeline::concat, pipeline::fail, pipeline::fail_with, pipeline::kFloat32, pipeline::kInt64,
-    pipeline::to_pl;
+    pipeline::kUInt8, pipeline::to_pl;
 
 constexpr int64_t kAlignment = 32;             // elements: 64 bytes also of a narrow dtype
 constexpr int64_t kAtOnce = int64_t{1} << 23;  // elements that are exchanged at once, about
@@ -39,13 +39,16 @@ class Diloco : public pipeline::Strategy<Config> {
     int64_t length = 0;
     for (size_t i = 0; i < parameters().size(); ++i) {
       const pipeline::Parameter& p = parameters()[i];
-      const auto dtype =
-          p.form == PL_FORM_BFLOAT16 ? at::kBFloat16 : pipeline::to_torch(run().parameter_dtype);
+      const auto dtype = p.is_coded()                 ? at::kByte
+                         : p.form == PL_FORM_BFLOAT16 ? at::kBFloat16
+                                                      : pipeline::to_torch(run().parameter_dtype);
+      shapes_.push_back(p.stored_shape());
+      const auto count = int64_t(pipeline::element_count(shapes_[i]));
       offsets_.push_back(trains && p.trainable ? length : kFrozen);
       if (offsets_[i] == kFrozen)
-        frozen_[i] = at::zeros({int64_t(p.count())}, at::TensorOptions().dtype(dtype).device(device_));
+        frozen_[i] = at::zeros({count}, at::TensorOptions().dtype(dtype).device(device_));
       else
-        length += round_up(int64_t(p.count()), kAlignment);
+        length += round_up(count, kAlignment);
     }
     length = round_up(length, kAlignment * ranks());  // so that all ranks have equal parts
     for (at::Tensor* flat : {&local_, &gradient_, &exp_avg_, &exp_avg_sq_, &outer_, &outer_momentum_})
@@ -154,7 +157,9 @@ class Diloco : public pipeline::Strategy<Config> {
     const bool starts = reader.values_only();
     if (!starts) require_same_ranks(reader);
     for (auto& [piece, values] : state(true))
-      values.copy_(starts && piece.kind != "value" ? at::zeros({}) : read(reader, piece));
+      values.copy_(starts && piece.kind != "value" && !pipeline::same(piece.dtype, kUInt8)
+                       ? at::zeros({})
+                       : read(reader, piece));
     if (starts) local_.copy_(outer_);
     step_count_.copy_(counts_[0]);
     since_sync_ = updates() % config().sync_steps;
@@ -200,8 +205,8 @@ class Diloco : public pipeline::Strategy<Config> {
   }
   pl_tensor view(const at::Tensor& values, size_t i) const {
     pl_tensor view = to_pl(offsets_[i] == kFrozen ? values : part(values, i));
-    view.ndim = int32_t(parameters()[i].shape.size());
-    view.shape = const_cast<int64_t*>(parameters()[i].shape.data());
+    view.ndim = int32_t(shapes_[i].size());
+    view.shape = const_cast<int64_t*>(shapes_[i].data());
     return view;
   }
   pl_buffer buffer(const at::Tensor& tensor, std::string_view label = {}) const {
@@ -272,10 +277,15 @@ class Diloco : public pipeline::Strategy<Config> {
       const pipeline::Parameter& p = parameters()[i];
       const bool trained = offsets_[i] != kFrozen;
       const auto add = [&](std::string_view kind, const at::Tensor& values) {
-        all.push_back({{.parameter = p.name, .kind = kind, .shape = p.shape, .count = p.count()},
-                       trained ? part(values, i) : values});
+        const at::Tensor own = trained ? part(values, i) : values;
+        all.push_back({{.parameter = p.name,
+                        .kind = kind,
+                        .shape = shapes_[i],
+                        .count = uint64_t(own.numel()),
+                        .dtype = own.scalar_type() == at::kByte ? kUInt8 : kFloat32},
+                       own});
       };
-      if (shared) add("value", trained ? outer_ : frozen_.at(i));
+      if (shared) add(p.value_kind(), trained ? outer_ : frozen_.at(i));
       if (shared && trained) add("outer_momentum", outer_momentum_);
       if (trained) add(kinds_[0], local_), add(kinds_[1], exp_avg_), add(kinds_[2], exp_avg_sq_);
     }
@@ -288,8 +298,9 @@ class Diloco : public pipeline::Strategy<Config> {
   const c10::Device device_;
   const std::array<std::string, 3> kinds_{concat("local.", run().rank), concat("exp_avg.", run().rank),
                                           concat("exp_avg_sq.", run().rank)};
-  std::vector<int64_t> offsets_;         // of each parameter in what is flat, or kFrozen
-  std::map<size_t, at::Tensor> frozen_;  // by parameter; all of them where a run does not train
+  std::vector<std::vector<int64_t>> shapes_;  // as stored
+  std::vector<int64_t> offsets_;              // of each parameter in what is flat, or kFrozen
+  std::map<size_t, at::Tensor> frozen_;       // by parameter; all of them where a run does not train
   // Flat: this rank's weights, in float32 and as bound, their gradient and moments; what all ranks share.
   at::Tensor local_, bound_, gradient_, exp_avg_, exp_avg_sq_, outer_, outer_momentum_;
   at::Tensor step_count_ = at::zeros({}, device_), loss_, counts_ = at::zeros({2}, at::kLong);

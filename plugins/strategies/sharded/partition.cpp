@@ -14,8 +14,8 @@ Partition::Partition(const Layout& layout, int64_t rank, int64_t world_size, int
     for (const Region& region : layout.regions()) cut(region.begin, region.end, bucket_length);
   } else {
     cut(0, trainable, bucket_length);
-    cut(trainable, layout.narrow_begin(), bucket_length);
-    cut(layout.narrow_begin(), layout.length(), bucket_length);
+    for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes})
+      cut(std::max(trainable, layout.begin(how)), layout.end(how), bucket_length);
   }
   for (const Range& bucket : buckets_) {
     if (bucket.begin >= trainable) break;

@@ -24,9 +24,9 @@ Shard::Shard(const Context& context, std::shared_ptr<const Layout> layout, const
       state_(layout_, parameters) {
   for (size_t bucket = 0; bucket < partition.buckets().size(); ++bucket) {
     Part part{.range = partition.part(bucket), .value = {}, .gradient = {}, .optimizer = nullptr};
-    const bool trained = bucket < partition.trainable_buckets(),
-               narrow = part.range.begin >= layout_->narrow_begin();
-    const at::ScalarType dtype = trained ? at::kFloat : narrow ? at::kBFloat16 : options.dtype;
+    const bool trained = bucket < partition.trainable_buckets();
+    const at::ScalarType dtype =
+        trained ? at::kFloat : type_of(layout_->stored(part.range.begin), options.dtype);
     part.is_view = options.arena != nullptr && (!trained || dtype == options.dtype);
     auto where = in_float_.dtype(dtype);
     if (options.weights_on_host) where = where.device(at::kCPU).pinned_memory(true);

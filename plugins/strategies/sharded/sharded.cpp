@@ -316,7 +316,7 @@ class Sharded : public Strategy<ShardedConfig> {
   void bind_to(const Place& place) {
     views_.clear();
     for (size_t i = 0; i < parameters().size(); ++i) {
-      views_.emplace_back(place.address(i), dtype_of(parameters()[i], run()), parameters()[i].shape,
+      views_.emplace_back(place.address(i), dtype_of(parameters()[i], run()), parameters()[i].stored_shape(),
                           run().device);
     }
   }

@@ -19,28 +19,30 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
       offsets_(layout_->slots().size()),
       slots_(slots + 1) {
   for (const Region& region : layout_->regions()) place_region(region);
-  std::vector<std::array<int64_t, 2>> lengths(slots_.size());
+  std::vector<std::array<int64_t, kWaysToStore>> lengths(slots_.size());
   size_t index = 0;
   for (auto& [number, unit] : units_) {
     unit.slot = number == 0 ? 0 : 1 + index++ % slots;
-    for (size_t kind = 0; kind < 2; ++kind)
-      lengths[unit.slot][kind] = std::max(lengths[unit.slot][kind], unit.lengths[kind]);
+    for (size_t way = 0; way < kWaysToStore; ++way)
+      lengths[unit.slot][way] = std::max(lengths[unit.slot][way], unit.lengths[way]);
   }
   const at::TensorOptions options(ranks_.device());
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    // Nobody may read what no unit has put there.
-    for (size_t kind = 0; kind < 2; ++kind)
-      slots_[slot].memory[kind] = at::full({lengths[slot][kind]}, std::numeric_limits<double>::quiet_NaN(),
-                                           options.dtype(kind == 0 ? dtype : at::kBFloat16));
+    // Nobody may read what no unit has put there: it is not a number, nor are floats among bytes.
+    for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+      const auto way = static_cast<size_t>(how);
+      const double none = how == Stored::kBytes ? 0xff : std::numeric_limits<double>::quiet_NaN();
+      slots_[slot].memory[way] = at::full({lengths[slot][way]}, none, options.dtype(type_of(how, dtype)));
+    }
   }
 }
 
 // A unit's trained and frozen parameters are two regions, one after the other in its slot; those that are
-// kept in bfloat16 have memory of their own.
+// kept in bfloat16, or as bytes, have memory of their own.
 void UnitSlots::place_region(const Region& region) {
   Unit& unit = units_[region.unit];
   unit.number = region.unit;
-  int64_t& length = unit.lengths[is_narrow(region.begin)];
+  int64_t& length = unit.lengths[way(region.begin)];
   const int64_t shift = length - region.begin;
   const auto [first, last] = partition_.buckets_of(region.begin, region.end);
   for (size_t bucket = first; bucket < last; ++bucket) {
@@ -59,7 +61,7 @@ void* UnitSlots::address(size_t index) const {
   for (const Region& region : layout_->regions()) {
     const int64_t offset = layout_->slots()[place].offset;
     if (offset < region.begin || offset >= region.end) continue;
-    const at::Tensor& memory = slots_[units_.at(region.unit).slot].memory[is_narrow(offset)];
+    const at::Tensor& memory = slots_[units_.at(region.unit).slot].memory[way(offset)];
     return static_cast<std::byte*>(memory.mutable_data_ptr()) +
            static_cast<size_t>(offsets_[place]) * memory.element_size();
   }
@@ -106,7 +108,7 @@ void UnitSlots::gather(const Unit& unit) {
   slot.unit = &unit;
   for (const auto& [bucket, offset] : unit.buckets) {
     const Range& range = partition_.buckets()[bucket];
-    const at::Tensor memory = slot.memory[is_narrow(range.begin)].narrow(0, offset, range.length());
+    const at::Tensor memory = slot.memory[way(range.begin)].narrow(0, offset, range.length());
     shard_.place(bucket, memory);
     ranks_.all_gather(memory, slot.pending.emplace_back(), concat("weights of unit ", unit.number));
   }
@@ -130,7 +132,8 @@ void UnitSlots::abandon() {
 
 uint64_t UnitSlots::bytes() const {
   uint64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory[0].nbytes() + slot.memory[1].nbytes();
+  for (const Slot& slot : slots_)
+    for (const at::Tensor& memory : slot.memory) bytes += memory.nbytes();
   return bytes;
 }
 

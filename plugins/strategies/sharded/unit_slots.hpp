@@ -48,17 +48,17 @@ class UnitSlots {
   struct Unit {
     uint32_t number = 0;
     size_t slot = 0;
-    std::array<int64_t, 2> lengths{};                 // of wide and of narrow values
+    std::array<int64_t, kWaysToStore> lengths{};      // of values kept in each way
     std::vector<std::pair<size_t, int64_t>> buckets;  // and where each begins in the slot's memory
   };
   struct Slot {
-    std::array<at::Tensor, 2> memory;  // for wide values, and for those in bfloat16
-    const Unit* unit = nullptr;        // that is in place or on its way
+    std::array<at::Tensor, kWaysToStore> memory;
+    const Unit* unit = nullptr;  // that is in place or on its way
     uint32_t users = 0;
     std::vector<RankGroup::Pending> pending;  // goes before the memory
   };
 
-  size_t is_narrow(int64_t offset) const { return offset >= layout_->narrow_begin() ? 1 : 0; }
+  size_t way(int64_t offset) const { return static_cast<size_t>(layout_->stored(offset)); }
   const Unit* find(uint32_t unit) const;
   void place_region(const Region& region);
   void gather(const Unit& unit);

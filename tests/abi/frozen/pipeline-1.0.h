@@ -184,6 +184,7 @@ typedef struct pl_parameter {
   uint32_t forms;
   uint32_t form;
   uint32_t reserved;
+  uint64_t form_bytes;
 } pl_parameter;
 typedef struct pl_gradient {
   uint32_t struct_size;
@@ -347,6 +348,8 @@ typedef struct pl_task_api {
   uint64_t (*parameter_count)(pl_task* self);
   pl_error* (*parameter)(pl_task* self, uint64_t index, pl_parameter* out);
   pl_error* (*initialize)(pl_task* self, uint64_t index, pl_tensor* out);
+  pl_error* (*form_bytes)(pl_task* self, uint64_t index, uint32_t form, uint64_t* out);
+  pl_error* (*encode_value)(pl_task* self, uint64_t index, uint32_t form, const pl_tensor* values, void* out);
   pl_error* (*import_model)(pl_task* self, pl_str folder);
   pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
   pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);

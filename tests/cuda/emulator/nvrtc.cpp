@@ -14,6 +14,7 @@ namespace on_host {
 #pragma GCC optimize("O2")  // a test runs them over many logits
 #include "transformer/cuda/column_sum.cu"
 #include "transformer/cuda/cross_entropy.cu"
+#include "transformer/cuda/decode.cu"
 #include "transformer/cuda/gelu.cu"
 #include "transformer/cuda/layer_norm.cu"
 #pragma GCC pop_options
@@ -42,8 +43,9 @@ Kernel kernel(void (*function)(Arguments...)) {
 #define KERNEL(name) \
   { #name, kernel(on_host::name) }
 #define KERNELS(name) KERNEL(name##_float), KERNEL(name##_bfloat16), KERNEL(name##_float16)
-const std::map<std::string, Kernel, std::less<>> kKernels{
-    KERNELS(column_sum), KERNELS(cross_entropy), KERNELS(gelu_backward), KERNELS(layer_norm_backward)};
+const std::map<std::string, Kernel, std::less<>> kKernels{KERNELS(column_sum), KERNELS(cross_entropy),
+                                                          KERNELS(decode), KERNELS(gelu_backward),
+                                                          KERNELS(layer_norm_backward)};
 
 constexpr int kNotFound = 500;
 char some_module;

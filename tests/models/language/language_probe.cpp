@@ -3,10 +3,11 @@
 //
 //   language_probe FOLDER OUT_FOLDER < request.json > answer.json
 //
-// The request has sequences of tokens, their targets (-1: none), perhaps the folder of a PEFT adapter,
-// prompts, new_tokens and AdamW's options. OUT_FOLDER receives logits.safetensors, with those of all rows,
-// and as folders the model written again (`model`), the adapter (`adapter`), the gradients as the one or the
-// other has them (`gradients`), and what the model is after some steps of AdamW (`trained`).
+// The request has sequences of tokens, their targets (-1: none), perhaps the folder of a PEFT adapter and in
+// how few bits what is frozen is kept ("nf4"), prompts, new_tokens and AdamW's options. OUT_FOLDER receives
+// logits.safetensors, with those of all rows, and as folders the model written again (`model`), the adapter
+// (`adapter`), the gradients as the one or the other has them (`gradients`), and what the model is after some
+// steps of AdamW (`trained`).
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -96,6 +97,18 @@ void train(const LanguageModel& model, const PackedBatch& batch, double scale,
   }
 }
 
+// From now on the matrices of layers are frozen, in 8 or 4 bits; those of a folder that has them so as they
+// are there.
+void keep_frozen(LanguageModel& model, uint32_t form) {
+  const ParameterRegistry& all = model.parameters();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].coding) continue;
+    const at::Tensor bytes = at::empty({static_cast<int64_t>(all[i].coding->bytes(all[i], form))}, at::kByte);
+    all.initialize_coded(i, 0, form, static_cast<std::byte*>(bytes.mutable_data_ptr()));
+    all[i].tensor.requires_grad_(false).set_data(all[i].coding->bound(all[i], bytes));
+  }
+}
+
 nlohmann::json greedy(const LanguageModel& model, const nlohmann::json& request) {
   std::vector<generation::Prompt> prompts;
   for (const auto& tokens : request["prompts"])
@@ -129,7 +142,13 @@ int main(int argc, char** argv) {
     language::import_model(folder, model);
     language::start_from_adapter(model, lora);
     tests::initialize(model);
+    if (const std::string frozen = request.value("frozen", ""); !frozen.empty())
+      keep_frozen(model, frozen == "nf4" ? PL_FORM_NF4 : PL_FORM_INT8);
     write(out + "/model", model);
+    if (request.value("values_only", false)) {
+      std::cout << "{}\n";
+      return 0;
+    }
     if (lora.rank > 0) write_adapter(out + "/adapter", model, lora);
 
     const std::vector<std::vector<int64_t>> tokens = request["sequences"], targets = request["targets"];

@@ -7,6 +7,7 @@
 #include "gradients.hpp"
 #include "transformer/attention.hpp"
 #include "transformer/blocks.hpp"
+#include "transformer/coded.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/rotary.hpp"
@@ -120,6 +121,45 @@ TEST_P(FrozenTest, InBfloat16HaveTheBitsOfTheSameWeightsInFloat32) {
   y.sum().backward();
   z.sum().backward();
   EXPECT_TRUE(x[0].grad().equal(x[1].grad()));
+}
+
+// Matrices in 8 and 4 bits; in bfloat16, too, where a part of them is widened at a time.
+TEST(FrozenBlocksTest, InFewBitsHaveTheValuesOfTheSameWeightsInFloat32) {
+  constexpr int64_t kIn = 128, kInner = 192;
+  const auto coded = [](const at::Tensor& weight, uint32_t form) {
+    const Parameter parameter{.name = "weight", .shape = weight.sizes().vec()};
+    const auto coding = coding_of_parts(weight.size(0), {weight.size(1)});
+    const at::Tensor bytes = at::empty({static_cast<int64_t>(coding->bytes(parameter, form))}, at::kByte);
+    coding->encode(parameter, form, weight, static_cast<std::byte*>(bytes.mutable_data_ptr()));
+    return coding->bound(parameter, bytes);
+  };
+  const at::Tensor norm = values({kIn}, 1) + 2, bias = values({3 * kIn}, 5);
+  for (const uint32_t form : {PL_FORM_INT8, PL_FORM_NF4}) {
+    const Tensors few = {coded(values({kIn, 3 * kIn}, 2) * 0.2, form),
+                         coded(values({kIn, 2 * kInner}, 3) * 0.2, form),
+                         coded(values({kInner, kIn}, 4) * 0.2, form)};
+    Tensors wide;
+    for (const at::Tensor& weight : few) wide.push_back(decoded(weight, at::kFloat).contiguous());
+    const auto run = [&](const at::Tensor& x, const Tensors& t, at::ScalarType compute) {
+      const at::Tensor y = norm_linear(x, {norm, {}}, columns({t[0], {}}, kIn, kIn), compute);
+      const at::Tensor z = linear(y.narrow(1, 0, kIn), columns({t[0], bias}, 2 * kIn, kIn)).to(at::kFloat);
+      return norm_swiglu_residual(linear_residual(z, columns({t[0], {}}, 0, kIn), x, {}), {norm, {}},
+                                  {t[1], {}}, {t[2], {}}, compute);
+    };
+    for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
+      const Tensors x = leaves({values({kFrozenRows, kIn}, 9), values({kFrozenRows, kIn}, 9)});
+      const at::Tensor expected = run(x[0], wide, compute), y = run(x[1], few, compute);
+      expected.sum().backward();
+      y.sum().backward();
+      if (compute == at::kFloat) {
+        EXPECT_TRUE(y.equal(expected));
+        EXPECT_TRUE(x[1].grad().equal(x[0].grad()));
+      } else {
+        expect_close(y, expected, 2e-2, "result");
+        expect_close(x[1].grad(), x[0].grad(), 2e-2, "gradient");
+      }
+    }
+  }
 }
 
 TEST(FrozenBlocksTest, AnEmbeddingAndHeadInBfloat16HaveTheBitsOfTheSameInFloat32) {

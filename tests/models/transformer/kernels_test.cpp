@@ -111,6 +111,55 @@ TEST_P(KernelsTest, RowsOfGemmDoNotDependOnTheirNumber) {
   }
 }
 
+// Rows in 8 and 4 bits: what is packed of them is their values, wherever blocks of k and threads' columns
+// begin.
+TEST_P(KernelsTest, GemmOfCodedRowsHasTheBitsOfTheSameValues) {
+  for (const auto& [m, n, k] :
+       {std::tuple{1, 64, 64}, {3, 100, 640}, {40, 65, 1088}, {250, 33, 320}, {5, 6400, 64}}) {
+    for (const uint32_t form : {PL_FORM_INT8, PL_FORM_NF4}) {
+      // The weight is (inputs, outputs), its rows those of outputs: b of x W, or of dy W^T.
+      for (const bool is_backward : {false, true}) {
+        const int64_t in = is_backward ? (n + 63) / 64 * 64 : k, out = is_backward ? k : n;
+        const at::Tensor weight = values({in, out}, 2);
+        const auto coding = coding_of_parts(in, {out / 2, out - out / 2});
+        const Parameter parameter{.name = "weight", .shape = {in, out}};
+        at::Tensor bytes = at::empty({static_cast<int64_t>(coding->bytes(parameter, form))}, at::kByte);
+        coding->encode(parameter, form, weight, static_cast<std::byte*>(bytes.mutable_data_ptr()));
+        const at::Tensor coded = coding->bound(parameter, bytes),
+                         wide = decoded(coded, at::kFloat).contiguous();
+        EXPECT_EQ(transformer::inputs(coded), in);
+        EXPECT_EQ(transformer::outputs(coded), out);
+        const at::Tensor a = values({m, is_backward ? out : in}, 1);
+        const int64_t columns = is_backward ? in : out;
+        at::Tensor c = at::empty({m, columns}), expected = at::empty({m, columns});
+        Gemm gemm{.m = m,
+                  .n = columns,
+                  .k = a.size(1),
+                  .a = data(a),
+                  .lda = a.size(1),
+                  .a_transposed = false,
+                  .b = data(wide),
+                  .ldb = wide.stride(0),
+                  .b_transposed = is_backward,
+                  .c = data(expected),
+                  .ldc = columns};
+        kernels_->gemm(gemm);
+        gemm.b = nullptr, gemm.coded_b = static_cast<const uint8_t*>(coded.const_data_ptr());
+        gemm.coded_form = form_of(coded), gemm.coded_columns = in, gemm.ldb = coded.stride(0);
+        gemm.b_transposed = !is_backward, gemm.c = data(c);
+        kernels_->gemm(gemm);
+        const std::string what = c10::str(m, " ", n, " ", k, " ", form, is_backward);
+        EXPECT_TRUE(c.equal(expected)) << what;
+        if (!is_backward || columns < 48) continue;
+        gemm.coded_first = 48, gemm.n = columns - 48, gemm.c += 48;  // another thread's columns
+        c.zero_();
+        kernels_->gemm(gemm);
+        EXPECT_TRUE(c.narrow(1, 48, columns - 48).equal(expected.narrow(1, 48, columns - 48))) << what;
+      }
+    }
+  }
+}
+
 TEST_P(KernelsTest, GeluAndItsGradientFarOutToo) {
   const at::Tensor x = at::cat({at::linspace(-30, 30, 6001), at::tensor({-1e4f, 1e4f, 0.0f})});
   at::Tensor y = at::empty_like(x), again = at::empty_like(x), d = at::ones_like(x);

@@ -5,6 +5,7 @@
 #include <pipeline/tensor.hpp>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,18 @@ struct Parameter {
   uint32_t forms = 0;          // PL_FORM_... in which its value may be kept where it is not trained
   bool hidden_matrix = false;  // neither embedding nor head: for rules such as Muon
   uint32_t form = 0;           // for strategies: the one of `forms` in force; 0: the run's parameter_dtype
+  uint64_t form_bytes = 0;     // for strategies: of the value in PL_FORM_INT8 or PL_FORM_NF4
 
   uint64_t count() const { return element_count(shape); }
+
+  // For strategies: whether the value is bytes of the task's own, and how it is stored.
+  bool is_coded() const { return (form & (PL_FORM_INT8 | PL_FORM_NF4)) != 0; }
+  std::string_view value_kind() const {
+    return form == PL_FORM_INT8 ? "int8" : form == PL_FORM_NF4 ? "nf4" : "value";
+  }
+  std::vector<int64_t> stored_shape() const {
+    return is_coded() ? std::vector<int64_t>{static_cast<int64_t>(form_bytes)} : shape;
+  }
 
   static Parameter from(const pl_parameter& p) {
     return {std::string(view(p.name)),
@@ -38,7 +49,8 @@ struct Parameter {
             (p.flags & PL_PARAMETER_DROPPABLE) != 0,
             p.forms,
             (p.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0,
-            p.form};
+            p.form,
+            p.form_bytes};
   }
 
   // Borrows the name and the shape.
@@ -55,6 +67,7 @@ struct Parameter {
     out.optimizer = optimizer;
     out.forms = forms;
     out.form = form;
+    out.form_bytes = form_bytes;
     return out;
   }
 };

@@ -15,6 +15,7 @@
 #include <pipeline/plugin.hpp>
 #include <pipeline/task_types.hpp>
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -67,6 +68,11 @@ class Task : public Object<ConfigT> {
   virtual std::vector<Parameter> parameters() = 0;
   // Writes the initial value of parameter `index` into `out`: host memory, float32, contiguous.
   virtual void initialize(uint64_t index, pl_tensor& out) = 0;
+  // (optional, both or neither) For parameters whose forms have PL_FORM_INT8 or PL_FORM_NF4: the bytes that
+  // the value takes, and writes it so; values: host, float32, contiguous; null: the initial ones.
+  virtual uint64_t form_bytes(uint64_t /*index*/, uint32_t /*form*/) { return 0; }
+  virtual void encode_value(uint64_t /*index*/, uint32_t /*form*/, const pl_tensor* /*values*/,
+                            std::byte* /*out*/) {}
   // (optional) Reads initial values from another tool's folder. A single error lists all missing,
   // unexpected and mis-shaped tensors.
   virtual void import_model(const std::filesystem::path& /*folder*/) {}

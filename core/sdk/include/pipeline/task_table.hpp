@@ -231,9 +231,26 @@ class TaskTable {
         return guard([&] { self(s).import_model(view(folder)); });
       };
     }
+    static constexpr bool kCodes = PIPELINE_OVERRIDES(T, encode_value);
+    static_assert(kCodes == PIPELINE_OVERRIDES(T, form_bytes),
+                  "override form_bytes and encode_value, or neither");
+    if constexpr (kCodes) {
+      t.form_bytes = [](pl_task* s, uint64_t index, uint32_t form, uint64_t* out) {
+        return guard([&] { *out = self(s).form_bytes(index, form); });
+      };
+      t.encode_value = [](pl_task* s, uint64_t index, uint32_t form, const pl_tensor* values, void* out) {
+        return guard([&] {
+          if (values != nullptr) object(s).check_shape(index, "the value to encode", *values);
+          self(s).encode_value(index, form, values, static_cast<std::byte*>(out));
+        });
+      };
+    }
     t.bind = [](pl_task* s, uint64_t index, const pl_tensor* value, const pl_tensor* grad) {
       return guard([&] {
-        if (value->data != nullptr) object(s).check_shape(index, "the storage of the value", *value);
+        const bool is_coded = (object(s).parameter(index).forms & (PL_FORM_INT8 | PL_FORM_NF4)) != 0 &&
+                              same(value->dtype, kUInt8);  // whose bytes the task itself knows
+        if (value->data != nullptr && !is_coded)
+          object(s).check_shape(index, "the storage of the value", *value);
         if (grad->data != nullptr) object(s).check_shape(index, "the storage of the gradient", *grad);
         self(s).bind(index, *value, *grad);
       });

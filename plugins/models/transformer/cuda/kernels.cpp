@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "program.hpp"
@@ -84,6 +86,25 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
                  static_cast<int>(gradient), static_cast<float>(scale), static_cast<float>(terms.z_loss),
                  static_cast<float>(terms.label_smoothing));
   return losses;
+}
+
+at::Tensor decode(quantization::Form form, const at::Tensor& data, int64_t columns, at::ScalarType type) {
+  static Program program("decode.cu", kDecode);
+  static const at::Tensor& tables = *new at::Tensor([&] {  // not let go of when the device is gone
+    std::array<float, 16 + 256> all;
+    std::ranges::copy(quantization::dynamic_map(),
+                      std::ranges::copy(quantization::kNf4Levels, all.begin()).out);
+    return at::tensor(c10::ArrayRef<float>(all)).to(data.device());
+  }());
+  constexpr int64_t kThreads = 256;
+  at::Tensor values = at::empty({data.size(0), columns}, data.options().dtype(type));
+  const int64_t vectors = (values.numel() * values.element_size() + kVectorBytes - 1) / kVectorBytes;
+  program.launch(named("decode", values), data.device(), (vectors + kThreads - 1) / kThreads, kThreads,
+                 static_cast<int>(form == quantization::Form::kNf4),
+                 static_cast<const unsigned char*>(data.const_data_ptr()),
+                 static_cast<long long>(data.stride(0)), static_cast<long long>(data.size(0)),
+                 static_cast<int>(columns), tables.const_data_ptr<float>(), values.mutable_data_ptr());
+  return values;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "quantization/matrix_form.hpp"
 #include "transformer/kernels/forms.hpp"
 
 // Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU.
@@ -21,6 +22,10 @@ bool has_norm_kernels_for(const at::Tensor& x);
 // hot. logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
                          const LossTerms& terms = {}, at::Tensor added = {});
+
+// The values of a matrix in 8 or 4 bits: data (rows, bytes) -> (rows, columns) of `type`, whose memory the
+// next matrix takes when they are let go.
+at::Tensor decode(quantization::Form form, const at::Tensor& data, int64_t columns, at::ScalarType type);
 
 // Sums over rows of x (N, C): (C), float32.
 at::Tensor column_sum(const at::Tensor& x);

@@ -134,7 +134,72 @@ static void pack_a(const Gemm& g, int64_t i0, int64_t rows, int64_t p0, int64_t 
   pack<kTileRows>(Lines<float>{data, g.lda, !g.a_transposed, rows, depth}, panel);
 }
 
+PIPELINE_INLINE Vec load_wide(const float* p) { return load(p); }
+PIPELINE_INLINE Vec load_wide(const uint16_t* p) {
+  typedef uint16_t NarrowVec __attribute__((vector_size(kWidth * 2)));
+  NarrowVec narrow;
+  std::memcpy(&narrow, p, sizeof narrow);
+  const UintVec bits = __builtin_convertvector(narrow, UintVec) << 16;
+  Vec wide;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+PIPELINE_INLINE Vec load_wide(const int8_t* p) {
+  typedef int8_t ByteVec __attribute__((vector_size(kWidth)));
+  ByteVec bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, Vec);
+}
+
+// Values of a row of b that is in 8 or 4 bits; from a multiple of 64 on, and as many.
+static void widen_row(const Gemm& g, int64_t row, int64_t begin, int64_t count, float* out) {
+  const uint8_t* const data = g.coded_b + row * g.ldb;
+  const quantization::Row coded(g.coded_form, g.coded_columns, data);
+  if (g.coded_form == quantization::Form::kInt8) {
+    const Vec scale = splat(coded.scale());
+    for (int64_t i = 0; i < count; i += kWidth)
+      store(out + i, load_wide(reinterpret_cast<const int8_t*>(data) + begin + i) * scale);
+    return;
+  }
+  constexpr int64_t kAtOnce = 16;
+  float sizes[kAtOnce];
+  const uint8_t* codes = data + begin / 2;
+  for (int64_t i = 0; i < count; i += quantization::kBlock) {
+    const int64_t block = i / quantization::kBlock, blocks = count / quantization::kBlock;
+    if (block % kAtOnce == 0)
+      coded.sizes(begin / quantization::kBlock + block, least(blocks - block, kAtOnce), sizes);
+    const Table levels = table_of(quantization::kNf4Levels, sizes[block % kAtOnce]);
+    for (int64_t j = 0; j < quantization::kBlock; j += kWidth, codes += kWidth / 2)
+      store(out + i + j, look_up(levels, codes));
+  }
+}
+
+// As pack(), of rows in 8 or 4 bits, of which a few are widened at a time.
+static void pack_coded(const Gemm& g, int64_t p0, int64_t depth, int64_t j0, int64_t columns, float* panel) {
+  const int64_t first = g.b_transposed ? p0 : g.coded_first + j0;
+  const int64_t begin = first / quantization::kBlock * quantization::kBlock;
+  const int64_t count = round_up(first + (g.b_transposed ? depth : columns), quantization::kBlock) - begin;
+  const int64_t stride = count + 16;  // not a power of two: lines would share a set of the cache
+  float* const lines = scratch(Scratch::kWidened, kTileColumns * stride);
+  if (!g.b_transposed) {
+    for (int64_t p = 0; p < depth; ++p) {
+      widen_row(g, p0 + p, begin, count, lines);
+      for (int64_t j = 0; j < columns; j += kTileColumns)
+        pack<kTileColumns>(
+            Lines<float>{lines + first - begin + j, stride, false, least(columns - j, kTileColumns), 1},
+            panel + j * depth + p * kTileColumns);
+    }
+    return;
+  }
+  for (int64_t j = 0; j < columns; j += kTileColumns, panel += kTileColumns * depth) {
+    const int64_t live = least(columns - j, kTileColumns);
+    for (int64_t r = 0; r < live; ++r) widen_row(g, j0 + j + r, begin, count, lines + r * stride);
+    pack<kTileColumns>(Lines<float>{lines + first - begin, stride, true, live, depth}, panel);
+  }
+}
+
 static void pack_b(const Gemm& g, int64_t p0, int64_t depth, int64_t j0, int64_t columns, float* panel) {
+  if (g.coded_b) return pack_coded(g, p0, depth, j0, columns, panel);
   const int64_t first = g.b_transposed ? j0 * g.ldb + p0 : p0 * g.ldb + j0;
   if (g.narrow_b) {
     pack<kTileColumns>(Lines<uint16_t>{g.narrow_b + first, g.ldb, g.b_transposed, columns, depth}, panel);
@@ -241,17 +306,6 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
   Vec acc[Rows][2];
   multiply<Rows>(depth, a, b, acc);
   finish<Rows, 2>(g, i, j, rows, columns, acc, first, last);
-}
-
-PIPELINE_INLINE Vec load_wide(const float* p) { return load(p); }
-PIPELINE_INLINE Vec load_wide(const uint16_t* p) {
-  typedef uint16_t NarrowVec __attribute__((vector_size(kWidth * 2)));
-  NarrowVec narrow;
-  std::memcpy(&narrow, p, sizeof narrow);
-  const UintVec bits = __builtin_convertvector(narrow, UintVec) << 16;
-  Vec wide;
-  std::memcpy(&wide, &bits, sizeof wide);
-  return wide;
 }
 
 // All rows of c, of which there are few, and Vectors of its columns, over one block of k. They read b where
@@ -362,7 +416,7 @@ static void gemm_of_many_rows(const Gemm& g) {
 }
 
 static void gemm(const Gemm& g) {
-  if (g.m <= kTileRows && !g.a_transposed && !g.b_transposed && g.n % kWidth == 0) {
+  if (g.m <= kTileRows && !g.a_transposed && !g.b_transposed && g.n % kWidth == 0 && !g.coded_b) {
     for_rows(g.m, [&]<int Rows>() {
       g.narrow_b ? gemm_in_place<Rows>(g, g.narrow_b) : gemm_in_place<Rows>(g, g.b);
     });

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "forms.hpp"
+#include "quantization/matrix_form.hpp"
 
 namespace pipeline::transformer {
 
@@ -18,7 +19,7 @@ struct Gemm {
   const float* a;
   int64_t lda;
   bool a_transposed;
-  const float* b;  // or null: narrow_b
+  const float* b;  // or null: narrow_b or coded_b
   int64_t ldb;
   bool b_transposed;
   float* c;
@@ -29,6 +30,10 @@ struct Gemm {
   float* gelu = nullptr;          // (m, n), row stride ldc: also write gelu(c)
   Gelu form = Gelu::kTanh;
   const uint16_t* narrow_b = nullptr;  // b in bfloat16, the upper halves of float32
+  // Rows of b in 8 or 4 bits, ldb bytes apart, of coded_columns; of those b begins at coded_first.
+  const uint8_t* coded_b = nullptr;
+  quantization::Form coded_form = quantization::Form::kNf4;
+  int64_t coded_columns = 0, coded_first = 0;
 };
 
 // A row of dropout: element j is kept when hash(key, j) >= threshold, and then multiplied by scale.
@@ -129,7 +134,7 @@ static inline uint64_t dropout_row_key(uint64_t key, uint64_t row) {  // splitmi
   return z ^ (z >> 31);
 }
 
-enum class Scratch { kPackedA, kPackedB, kScores, kScoresGradient, kCount };
+enum class Scratch { kPackedA, kPackedB, kWidened, kScores, kScoresGradient, kCount };
 
 // At least `count` floats of the calling thread's own memory, aligned to 64 bytes, valid until its next call
 // for the same purpose. Kept between calls: fresh memory from the kernel costs a page fault per 4 KiB, more

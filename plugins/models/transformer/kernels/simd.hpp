@@ -65,6 +65,52 @@ PIPELINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
+// Sixteen values to look up by codes of 4 bits.
+struct Table {
+#if PIPELINE_SIMD_WIDTH == 16
+  Vec all;
+#elif PIPELINE_SIMD_WIDTH == 8
+  Vec low, high;
+#else
+  float all[16];
+#endif
+};
+PIPELINE_INLINE Table table_of(const float* values, float factor) {
+#if PIPELINE_SIMD_WIDTH == 16
+  return {load(values) * factor};
+#elif PIPELINE_SIMD_WIDTH == 8
+  return {load(values) * factor, load(values + 8) * factor};
+#else
+  Table table;
+  for (int i = 0; i < 16; ++i) table.all[i] = values[i] * factor;
+  return table;
+#endif
+}
+// The values of kWidth codes, the first of two in a byte's upper half.
+PIPELINE_INLINE Vec look_up(const Table& table, const uint8_t* codes) {
+#if PIPELINE_SIMD_WIDTH >= 8
+  const auto interleaved = [](__m128i pairs) {
+    const __m128i half = _mm_set1_epi8(15);
+    return _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi16(pairs, 4), half), _mm_and_si128(pairs, half));
+  };
+#endif
+#if PIPELINE_SIMD_WIDTH == 16
+  const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+  const __mmask16 lanes = 0xffff;  // without a mask GCC 12 warns of a value that nobody reads
+  return _mm512_maskz_permutexvar_ps(lanes, _mm512_maskz_cvtepu8_epi32(lanes, interleaved(pairs)), table.all);
+#elif PIPELINE_SIMD_WIDTH == 8
+  int32_t pairs;
+  std::memcpy(&pairs, codes, sizeof pairs);
+  const __m256i index = _mm256_cvtepu8_epi32(interleaved(_mm_cvtsi32_si128(pairs)));
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, index),
+                          _mm256_permutevar8x32_ps(table.high, index),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+#else
+  return Vec{table.all[codes[0] >> 4], table.all[codes[0] & 15], table.all[codes[1] >> 4],
+             table.all[codes[1] & 15]};
+#endif
+}
+
 PIPELINE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 PIPELINE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 

@@ -4,14 +4,17 @@
 #include <pipeline/error.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/parameter.hpp>
+#include <pipeline/torch/memory.hpp>
 #include <pipeline/torch/random.hpp>
 #include <pipeline/torch/tensor.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,6 +32,22 @@ inline InitialValue normal(double deviation) {
   return [deviation](at::Tensor& out, uint64_t seed) { out.normal_(0, deviation, make_generator(seed)); };
 }
 
+// How parameters keep their values in PL_FORM_INT8 and PL_FORM_NF4.
+class Coding {
+ public:
+  virtual ~Coding() = default;
+  virtual uint64_t bytes(const Parameter& parameter, uint32_t form) const = 0;
+  // values: float32, contiguous, in host memory, of the parameter's shape.
+  virtual void encode(const Parameter& parameter, uint32_t form, const at::Tensor& values,
+                      std::byte* out) const = 0;
+  // What the model computes with, a view of the bytes: (bytes) uint8.
+  virtual at::Tensor bound(const Parameter& parameter, const at::Tensor& bytes) const = 0;
+  // The values of such a view, in float32.
+  virtual at::Tensor decode(const Parameter& parameter, const at::Tensor& bound) const = 0;
+};
+// Writes the first value of a parameter in a form, as encode() does; false: it is not at hand in this one.
+using InitialCode = std::function<bool(uint32_t form, std::byte* out)>;
+
 // A model that returns one from `parameters()` need not be a torch module:
 //
 //   class Line {
@@ -43,6 +62,13 @@ class ParameterRegistry {
   struct Declared : Parameter {
     at::Tensor tensor;
     InitialValue initial;
+    std::shared_ptr<const Coding> coding = nullptr;  // none: it has no form of 8 or 4 bits
+    InitialCode initial_code = nullptr;
+
+    // What the model computes with, as numbers: the tensor, or of one in 8 or 4 bits its values.
+    at::Tensor value() const {
+      return coding && !tensor.is_floating_point() ? coding->decode(*this, tensor) : tensor.detach();
+    }
   };
 
   ParameterRegistry() = default;
@@ -55,12 +81,12 @@ class ParameterRegistry {
 
   // Returns the tensor that the model computes with. Its memory is not touched before the first write, and
   // the strategy's memory replaces it later: a big model is never held twice.
-  at::Tensor add(Parameter info, InitialValue initial) {
+  at::Tensor add(Parameter info, InitialValue initial, std::shared_ptr<const Coding> coding = nullptr) {
     if (rule_) rule_(info);
-    at::Tensor tensor = at::empty(info.shape, at::kFloat).requires_grad_(info.trainable);
+    at::Tensor tensor = mapped_zeros(info.shape, at::kFloat).requires_grad_(info.trainable);
     if (by_unit_.size() <= info.unit) by_unit_.resize(info.unit + 1);
     by_unit_[info.unit].push_back(tensor);
-    all_.push_back({std::move(info), tensor, std::move(initial)});
+    all_.push_back({std::move(info), tensor, std::move(initial), std::move(coding)});
     return tensor;
   }
 
@@ -72,7 +98,10 @@ class ParameterRegistry {
   const std::vector<at::Tensor>& of_unit(uint32_t unit) const { return by_unit_.at(unit); }
 
   // Replaces the initial value of parameter `index`, e.g. with one from a folder.
-  void start_from(size_t index, InitialValue initial) { all_.at(index).initial = std::move(initial); }
+  void start_from(size_t index, InitialValue initial, InitialCode code = nullptr) {
+    all_.at(index).initial = std::move(initial);
+    all_.at(index).initial_code = std::move(code);
+  }
 
   // Writes the initial value of parameter `index`, a function of (seed, index) alone.
   void initialize(size_t index, uint64_t seed, at::Tensor& out) const {
@@ -83,6 +112,15 @@ class ParameterRegistry {
            at::toString(out.scalar_type()), " and shape ", name_of(shape_of(out)),
            ", expected contiguous float32 in host memory and ", name_of(parameter.shape));
     parameter.initial(out, mix(seed, index));
+  }
+
+  // The initial value in a form that the parameter's coding has.
+  void initialize_coded(size_t index, uint64_t seed, uint32_t form, std::byte* out) const {
+    const Declared& parameter = all_.at(index);
+    if (parameter.initial_code && parameter.initial_code(form, out)) return;
+    at::Tensor value = at::empty(parameter.shape, at::kFloat);
+    initialize(index, seed, value);
+    parameter.coding->encode(parameter, form, value, out);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <pipeline/namespace.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/task_types.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
 #include <pipeline/torch/runtime.hpp>
 
 #include <torch/csrc/autograd/function_hook.h>
@@ -50,10 +51,13 @@ class ParameterTable {
   at::Tensor& tensor(uint64_t index) { return entries_.at(index).tensor; }
 
   // From now on the model computes with the strategy's memory; the memory that it had allocated is freed.
-  void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
+  // coding: of bytes that are bound.
+  void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad, const Coding* coding = nullptr) {
     Entry& entry = entries_.at(index);
     const at::NoGradGuard no_grad;
-    if (value.data != nullptr) entry.tensor.set_data(to_torch(value));
+    const bool is_coded = coding != nullptr && same(value.dtype, kUInt8);
+    if (value.data != nullptr)
+      entry.tensor.set_data(is_coded ? coding->bound(entry.info, to_torch(value)) : to_torch(value));
     entry.bound = true;
     entry.tensor.requires_grad_(entry.info.trainable);
     if (!entry.info.trainable) return;

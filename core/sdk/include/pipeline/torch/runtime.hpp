@@ -4,6 +4,7 @@
 #include <pipeline/context.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/plugin.hpp>
+#include <pipeline/torch/memory.hpp>
 #include <pipeline/torch/tensor.hpp>
 
 #include <ATen/Context.h>
@@ -72,6 +73,7 @@ inline c10::Device open_device(const pl_run_info& run) {
 
 // Called by every plugin that computes with LibTorch; the settings are process-wide.
 inline void apply_run_settings(const Context& context) {
+  HostAllocator::install();
   const auto threads = static_cast<int>(context.run().threads);
   if (threads > 0) {
     at::set_num_threads(threads);

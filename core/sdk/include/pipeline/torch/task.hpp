@@ -238,7 +238,17 @@ class TorchTask : public Task<ConfigT, BatchT> {
     }
   }
   void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) final {
-    parameters_.bind(index, value, grad);
+    parameters_.bind(index, value, grad, coding_of(index));
+  }
+  uint64_t form_bytes(uint64_t index, uint32_t form) final {
+    return required_coding(index).bytes(parameters_.info(index), form);
+  }
+  void encode_value(uint64_t index, uint32_t form, const pl_tensor* values, std::byte* out) final {
+    const at::NoGradGuard no_grad;
+    const Coding& coding = required_coding(index);
+    if (values != nullptr) return coding.encode(parameters_.info(index), form, to_torch(*values), out);
+    if constexpr (DeclaresParameters<ModelT>)
+      model_->parameters().initialize_coded(index, this->context().seed("initialize"), form, out);
   }
   void set_unit_hooks(const pl_unit_hooks& hooks) final { units_.set_hooks(&hooks); }
 
@@ -278,6 +288,16 @@ class TorchTask : public Task<ConfigT, BatchT> {
   }
 
  private:
+  const Coding* coding_of(uint64_t index) const {
+    if constexpr (DeclaresParameters<ModelT>) return model_->parameters()[index].coding.get();
+    return nullptr;
+  }
+  const Coding& required_coding(uint64_t index) {
+    const Coding* const coding = coding_of(index);
+    if (coding == nullptr) fail(parameters_.info(index).name, " has no form of 8 or 4 bits");
+    return *coding;
+  }
+
   void prepare_pass(bool training) {
     if (!checked_) parameters_.check_bound();
     checked_ = true;
