@@ -25,8 +25,10 @@ RunForecast::RunForecast(Session& session, const std::vector<std::optional<uint6
 }
 
 void RunForecast::before_step(uint64_t step) {
-  if (!memory_)
-    memory_.emplace(session_, copies_checkpoints(session_.config(), total_steps_), largest_to_come(step));
+  if (memory_) return;
+  const double largest = largest_to_come(step);
+  give_back_unused(session_);  // the steps would take some of it, which would not show
+  memory_.emplace(session_, copies_checkpoints(session_.config(), total_steps_), largest);
 }
 
 void RunForecast::after_micro_batch() {
