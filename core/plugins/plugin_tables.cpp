@@ -42,6 +42,8 @@ constexpr Slot kTaskSlots[] = {TASK(create, true),
                                TASK(parameter_count, true),
                                TASK(parameter, true),
                                TASK(initialize, true),
+                               TASK(form_bytes, false),
+                               TASK(encode_value, false),
                                TASK(import_model, false),
                                TASK(bind, true),
                                TASK(set_unit_hooks, false),
@@ -94,7 +96,9 @@ constexpr Slot kOptimizerSlots[] = {
 constexpr const char* kMetricGroup[] = {"metric_count", "metric"};
 constexpr const char* kExtraStateGroup[] = {"extra_state", "set_extra_state"};
 constexpr const char* kPredictGroup[] = {"prediction_columns", "sample_name", "predict"};
-constexpr std::span<const char* const> kTaskGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup};
+constexpr const char* kFormGroup[] = {"form_bytes", "encode_value"};
+constexpr std::span<const char* const> kTaskGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup,
+                                                        kFormGroup};
 constexpr const char* kGatherGroup[] = {"gather", "release"};
 constexpr std::span<const char* const> kStrategyGroups[] = {kGatherGroup};
 constexpr const char* kMatrixGroup[] = {"directions", "transform"};

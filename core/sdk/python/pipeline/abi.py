@@ -132,7 +132,7 @@ class Host(Sized):
 class Parameter(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ndim", c_uint32), ("unit", c_uint32),
                 ("shape", POINTER(c_int64)), ("name", Str), ("lr_multiplier", c_double), ("optimizer", c_uint32),
-                ("forms", c_uint32), ("form", c_uint32), ("reserved", c_uint32)]
+                ("forms", c_uint32), ("form", c_uint32), ("reserved", c_uint32), ("form_bytes", c_uint64)]
 
 
 RELEASE = _function(None, c_void_p)
@@ -234,6 +234,8 @@ SLOTS = {
     "parameter_count": _function(c_uint64, c_void_p),
     "parameter": _function(ERROR, c_void_p, c_uint64, c_void_p),
     "initialize": _function(ERROR, c_void_p, c_uint64, POINTER(Tensor)),
+    "form_bytes": _function(ERROR, c_void_p, c_uint64, c_uint32, POINTER(c_uint64)),
+    "encode_value": _function(ERROR, c_void_p, c_uint64, c_uint32, POINTER(Tensor), c_void_p),
     "import_model": _function(ERROR, c_void_p, Str),
     "bind": _function(ERROR, c_void_p, c_uint64, POINTER(Tensor), POINTER(Tensor)),
     "set_unit_hooks": _function(ERROR, c_void_p, c_void_p),

@@ -221,7 +221,8 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   write_config(R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})");
   EXPECT_THAT(error(), HasSubstr("scale_attn_by_inverse_layer_idx = true: only false"));
   write_config(R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})");
-  EXPECT_THAT(error(), HasSubstr("quantization_config = {\"bits\":4}: only null is supported"));
+  EXPECT_THAT(error(),
+              HasSubstr("quantization_config = {\"bits\":4}: weights that are quantized so (\"unknown\")"));
   write_config(R"({"model_type": "gpt2", "sliding_window": 4})");
   EXPECT_THAT(error(), HasSubstr("sliding_window = 4: is no field of a GPT2Config that is known here"));
   write_config(R"({"model_type": "gpt2", "a\nb": 4})");
