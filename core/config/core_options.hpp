@@ -164,12 +164,10 @@ struct TrainOptions : OptionTable {
       option("train.precision", "auto",
              "compute precision; auto: bf16 if the device has it, else fp16; fp32 on the CPU",
              one_of({"auto", "fp32", "bf16", "fp16"}));
-  std::string frozen_precision =
-      option("train.frozen_precision", "auto",
-             "what frozen weights are kept in; auto: train.precision; bf16: half the "
-             "memory where that is fp32; int8, nf4: the matrices of layers in 8 or 4 "
-             "bits, as bitsandbytes has them, and the rest in bf16",
-             one_of({"auto", "bf16", "int8", "nf4"}));
+  std::string frozen_precision = option("train.frozen_precision", "auto",
+                                        "what frozen weights are in; auto: train.precision; int8, nf4: "
+                                        "layers' matrices in 8, 4 bits, the rest in bf16",
+                                        one_of({"auto", "bf16", "int8", "nf4"}));
   double clip_grad_norm = option("train.clip_grad_norm", "1.0", "scale gradients down to this norm; 0: off",
                                  at_least(0), by_name());
   double clip_grad_value =

@@ -1,7 +1,5 @@
 #include "coded.hpp"
 
-#include <pipeline/error.hpp>
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -41,8 +39,8 @@ class MatrixCoding : public Coding {
     for (const uint32_t form : {PL_FORM_INT8, PL_FORM_NF4})
       if (static_cast<uint64_t>(bytes.numel()) == this->bytes(p, form))
         return bytes.view(form == PL_FORM_INT8 ? at::kChar : at::kByte).view({p.shape[1], -1});
-    fail(p.name, " is bound to ", bytes.numel(), " bytes: expected ", this->bytes(p, PL_FORM_INT8), " or ",
-         this->bytes(p, PL_FORM_NF4));
+    TORCH_CHECK(false, p.name, " is bound to ", bytes.numel(), " bytes: expected ",
+                this->bytes(p, PL_FORM_INT8), " or ", this->bytes(p, PL_FORM_NF4));
   }
 
   at::Tensor decode(const Parameter& /*p*/, const at::Tensor& bound) const override {

@@ -170,7 +170,9 @@ void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
       Piece wanted = piece;
       wanted.offset += static_cast<uint64_t>(begin);
       wanted.count = static_cast<uint64_t>(target.numel());
-      reader.read(wanted, host.mutable_data_ptr());
+      // Typed: where there are no elements, too, it is an address.
+      reader.read(wanted, type == at::kByte ? static_cast<void*>(host.mutable_data_ptr<uint8_t>())
+                                            : host.mutable_data_ptr<float>());
       if (!in_place) target.copy_(host);
       begin += target.numel();
     } while (begin < whole.numel());
