@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 
 #include "hugging_face/config_file.hpp"
@@ -321,8 +320,15 @@ at::Tensor fitted(const at::Tensor& positions, const PatchGrid& grid, Interpolat
   const auto along = [&](int64_t to) {
     return weights(side, to, how).to(positions.device(), positions.scalar_type());
   };
-  const at::Tensor rows = at::matmul(along(grid.rows), positions.view({side, side * width}));
-  return at::matmul(along(grid.columns), rows.view({grid.rows, side, width})).view({-1, width});
+  const auto product = [](const at::Tensor& x, const at::Tensor& y) {
+    return transformer::linear(x, {.weight = y, .bias = {}});  // on any number of threads the same bits
+  };
+  const at::Tensor rows = product(along(grid.rows), positions.view({side, side * width}));
+  const at::Tensor columns = rows.view({grid.rows, side, width}).transpose(0, 1).reshape({side, -1});
+  return product(along(grid.columns), columns)
+      .view({grid.columns, grid.rows, width})
+      .transpose(0, 1)
+      .reshape({-1, width});
 }
 
 }  // namespace pipeline::vision
