@@ -21,7 +21,7 @@ JOBS = {
     "summarization, Muon": ("summarization", ["optimizer.kind=muon"]),
     "conversations": ("chat", []),
     "conversations, LoRA": ("chat", LORA),
-    "pictures and texts": ("vlm", ["stage.pretrain.train.max_steps={steps}"]),
+    "pictures and texts": ("vlm", ["stage.pretrain.train.max_steps={steps}", "stage.sft.train.max_steps=1"]),
     "contrastive": ("contrastive", []),
     "proteins": ("protein", []),
 }
@@ -49,7 +49,10 @@ def price(folder, job, arguments):
 
 def start(folder, job, arguments, reproducible, steps):
     run = f"{job}-{reproducible}".replace(" ", "").replace(",", "-")
-    return Pipeline(folder, command(arguments, job, run, arguments.threads, reproducible, steps), run)
+    one = Pipeline(folder, command(arguments, job, run, arguments.threads, reproducible, steps), run)
+    if "stage" in "".join(JOBS[job][1]):
+        one.metrics = folder / run / "pretrain" / "metrics.jsonl"
+    return one
 
 
 def bits(folder, job, arguments, threads):

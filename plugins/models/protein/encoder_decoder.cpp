@@ -9,7 +9,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
@@ -85,10 +84,6 @@ Tensors with_first(at::Tensor first, const Tensors& rest) {
   Tensors all{std::move(first)};
   all.insert(all.end(), rest.begin(), rest.end());
   return all;
-}
-
-at::Tensor normed(const at::Tensor& x, const transformer::Norm& norm) {
-  return at::layer_norm(x, {x.size(1)}, norm.weight, norm.bias, norm.eps);
 }
 
 at::Tensor bins_of(const at::Tensor& from, const at::Tensor& to) {  // (T, N) of one sample
@@ -339,8 +334,8 @@ at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& he
   const auto product = [](const at::Tensor& x, const at::Tensor& weight) {
     return transformer::linear(x, {.weight = weight, .bias = {}});  // on any number of threads the same bits
   };
-  const at::Tensor a = product(normed(inputs.targets, head.target_norm), head.target),
-                   b = product(normed(inputs.others, head.other_norm), head.other);
+  const at::Tensor a = product(transformer::norm_rows(inputs.targets, head.target_norm), head.target),
+                   b = product(transformer::norm_rows(inputs.others, head.other_norm), head.other);
   // Leads to the parameters even where nothing is masked.
   at::Tensor sum = at::zeros({}, a.options().dtype(at::kFloat)) + (a.sum(at::kFloat) + b.sum(at::kFloat)) * 0;
   for (int64_t s = 0; s < inputs.samples.sequences(); ++s) {

@@ -5,7 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include "hugging_face/config_file.hpp"
@@ -229,7 +228,7 @@ at::Tensor Tower::embedded(const at::Tensor& pixels, const std::vector<PatchGrid
   tokens.push_back(x.view({squares, config_.patches(), width}));
   const at::Tensor whole = at::cat(tokens, 1).view({-1, width});
   if (!config_.is_clip()) return whole;
-  return at::layer_norm(whole, {width}, first_norm_.weight, first_norm_.bias, first_norm_.eps);
+  return transformer::norm_rows(whole, first_norm_);
 }
 
 at::Tensor Tower::features(const at::Tensor& pixels, const ForwardPass& pass,
@@ -279,8 +278,7 @@ at::Tensor Tower::rows(const at::Tensor& pixels, const std::vector<PatchGrid>& g
   return pass.run_once(last,
                        [&](const Tensors& in) {
                          enter(last);
-                         return Tensors{at::layer_norm(in[0], {config_.hidden_size}, last_norm_.weight,
-                                                       last_norm_.bias, last_norm_.eps)};
+                         return Tensors{transformer::norm_rows(in[0], last_norm_)};
                        },
                        {seen})[0];
 }
