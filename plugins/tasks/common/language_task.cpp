@@ -7,7 +7,6 @@
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
 #include "plugins/data/messages/conversation_store.hpp"
-#include "transformer/gemm.hpp"
 
 namespace pipeline::tasks::common {
 
@@ -115,8 +114,7 @@ void add_loss_metrics(const Context& context, const language::PackedBatch& batch
                       const std::vector<std::string>& names) {
   const at::Tensor& losses = details.row_losses;
   if (details.terms.any())
-    context.metric("cross_entropy", to_pl(transformer::total(losses, at::kDouble)),
-                   static_cast<double>(losses.size(0)));
+    context.metric("cross_entropy", to_pl(losses.sum(at::kDouble)), static_cast<double>(losses.size(0)));
   if (sources.empty()) return;
   std::vector<double> samples(names.size());
   std::vector<std::vector<int64_t>> rows(names.size());  // of the losses
@@ -130,8 +128,8 @@ void add_loss_metrics(const Context& context, const language::PackedBatch& batch
   for (size_t i = 0; i < names.size(); ++i) {
     if (samples[i] > 0) context.metric("samples/" + names[i], samples[i], 0);
     if (rows[i].empty()) continue;
-    const at::Tensor sum = transformer::total(
-        losses.index_select(0, transformer::to_device(rows[i], losses.device())), at::kDouble);
+    const at::Tensor sum =
+        losses.index_select(0, transformer::to_device(rows[i], losses.device())).sum(at::kDouble);
     context.metric("loss/" + names[i], to_pl(sum), static_cast<double>(rows[i].size()));
   }
 }
