@@ -90,7 +90,8 @@ TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   const double measured = rank["host_memory"], planned_peak = row(plan, "single")["memory"]["peak"];
   EXPECT_NEAR(rank["predicted_memory"].get<double>() / measured, 1, 0.1);
   EXPECT_NEAR(planned_peak / measured, 1, 0.1);
-  EXPECT_GT(plan["measured"]["activations"].get<double>(), 0.15 * measured) << "there is something to predict";
+  EXPECT_GT(plan["measured"]["activations"].get<double>(), 0.15 * measured)
+      << "there is something to predict";
 }
 
 TEST_F(Plan, AsksEveryStrategyAndLeavesNothing) {

@@ -37,6 +37,17 @@ TEST_F(SameRun, HasTheSameBitsWithFewerSamplesThanTheBatch) {
   }
 }
 
+// Steps of 32 x 48 rows of 256: more than LibTorch and our own kernels leave to one thread.
+TEST_F(SameRun, HasTheSameBitsOnAnyNumberOfThreads) {
+  for (const char* threads : {"1", "2", "3"}) {
+    const std::string dir = std::string("threads-") + threads;
+    call("run", {"run.dir=" + dir, std::string("launch.threads=") + threads, "train.max_steps=3",
+                 "train.global_batch=32", "train.micro_batch=16", "task.language.hidden_size=256"})
+        .ended(0);
+    EXPECT_EQ(curve(dir), curve("threads-1")) << threads;
+  }
+}
+
 TEST_F(SameRun, GoesOnUnderAnotherStrategy) {
   train({"single", 1});
   int step = 0;

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/logsumexp.h>
 
@@ -139,9 +138,7 @@ at::Tensor ProteinEncoder::with_label_outputs(
                                      transformer::dropout_key(pass.dropout_seed, kLabelDropout)};
   return pass.run_once(0,
                        [&](const Tensors& in) {
-                         const at::Tensor normed =
-                             at::layer_norm(in[0].to(at::kFloat), {config_.hidden_size}, last_norm_.weight,
-                                            last_norm_.bias, last_norm_.eps);
+                         const at::Tensor normed = transformer::norm_rows(in[0].to(at::kFloat), last_norm_);
                          return Tensors{then(label_head_->outputs(normed, batch, dropout, pass.compute))};
                        },
                        {body(batch, pass)})[0];

@@ -9,7 +9,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
@@ -85,10 +84,6 @@ Tensors with_first(at::Tensor first, const Tensors& rest) {
   Tensors all{std::move(first)};
   all.insert(all.end(), rest.begin(), rest.end());
   return all;
-}
-
-at::Tensor normed(const at::Tensor& x, const transformer::Norm& norm) {
-  return at::layer_norm(x, {x.size(1)}, norm.weight, norm.bias, norm.eps);
 }
 
 at::Tensor bins_of(const at::Tensor& from, const at::Tensor& to) {  // (T, N) of one sample
@@ -336,8 +331,11 @@ void EncoderDecoder::export_folder(const std::filesystem::path& folder) const {
 }
 
 at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& head) {
-  const at::Tensor a = normed(inputs.targets, head.target_norm).matmul(head.target),
-                   b = normed(inputs.others, head.other_norm).matmul(head.other);
+  const auto product = [](const at::Tensor& x, const at::Tensor& weight) {
+    return transformer::linear(x, {.weight = weight, .bias = {}});  // on any number of threads the same bits
+  };
+  const at::Tensor a = product(transformer::norm_rows(inputs.targets, head.target_norm), head.target),
+                   b = product(transformer::norm_rows(inputs.others, head.other_norm), head.other);
   // Leads to the parameters even where nothing is masked.
   at::Tensor sum = at::zeros({}, a.options().dtype(at::kFloat)) + (a.sum(at::kFloat) + b.sum(at::kFloat)) * 0;
   for (int64_t s = 0; s < inputs.samples.sequences(); ++s) {
@@ -349,8 +347,8 @@ at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& he
     const at::Tensor from = inputs.places.index_select(0, index), to = inputs.places.narrow(0, begin, length);
     const at::Tensor features = a.narrow(0, inputs.target_samples.start(s), count).unsqueeze(1) *
                                 b.narrow(0, begin, length).unsqueeze(0);
-    const at::Tensor log_p = at::log_softmax(features.matmul(head.out.weight) + head.out.bias, -1,
-                                             at::kFloat);  // (count, length, bins)
+    const at::Tensor logits = transformer::linear(features.flatten(0, 1), head.out).view({count, length, -1});
+    const at::Tensor log_p = at::log_softmax(logits, -1, at::kFloat);  // (count, length, bins)
     const at::Tensor nll = log_p.gather(2, bins_of(from, to).unsqueeze(2)).squeeze(2).neg();
     const at::Tensor self =
         index.unsqueeze(1).eq(at::arange(begin, begin + length, index.options()).unsqueeze(0));

@@ -23,6 +23,7 @@
 #include "plugins/data/residues/alphabet.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/gemm.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::protein {
@@ -141,7 +142,8 @@ at::Tensor LabelHead::loss(const at::Tensor& outputs, const PackedProteins& batc
     }
     return sum;
   }
-  if (form_.are_numbers) return (outputs.view({-1}) - batch.values).square().sum();
+  if (form_.are_numbers)
+    return transformer::total((outputs.view({-1}) - batch.values).square(), outputs.scalar_type());
   return at::cross_entropy_loss(outputs, batch.targets, {}, at::Reduction::Sum);
 }
 

@@ -57,6 +57,26 @@ struct NormedProduct {
   }
 };
 
+class NormRows : public torch::autograd::Function<NormRows> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& weight,
+                          const Variable& bias, double eps) {
+    const LayerNormed normed = layer_norm(x, weight, bias, eps);
+    const bool needed = any_needs_gradient(x, weight, bias);
+    ctx->save_for_backward(
+        {kept_if(needed, x), weight, bias, kept_if(needed, normed.mean), kept_if(needed, normed.rstd)});
+    return normed.y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const LayerNormGradients d =
+        layer_norm_backward(grads[0].contiguous(), t[0], t[1], t[2], t[3], t[4], /*residual=*/{},
+                            ctx->needs_input_grad(0), ctx->needs_input_grad(1) || ctx->needs_input_grad(2));
+    return {d.x, d.weight, d.bias, Variable()};
+  }
+};
+
 class NormLinear : public torch::autograd::Function<NormLinear> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
@@ -236,6 +256,10 @@ at::Tensor bias_of(const Norm& norm) {
 Linear columns(const Linear& linear, int64_t first, int64_t count) {
   return {outputs_of(linear.weight, first, count),
           linear.bias.defined() ? linear.bias.narrow(0, first, count) : at::Tensor()};
+}
+
+at::Tensor norm_rows(const at::Tensor& x, const Norm& norm) {
+  return NormRows::apply(x.contiguous(), norm.factor(), bias_of(norm), norm.eps);
 }
 
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute) {

@@ -28,6 +28,10 @@ struct Linear {
 // The part that makes columns first .. first + count - 1 of its result.
 Linear columns(const Linear& linear, int64_t first, int64_t count);
 
+// norm(x): (N, C) in the dtype of x. Unlike LibTorch's, whose gradients of weight and bias depend on the
+// number of threads.
+at::Tensor norm_rows(const at::Tensor& x, const Norm& norm);
+
 // norm(x) W + b: (N, out) in `compute`.
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute);
 

@@ -36,12 +36,12 @@ at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, 
   const at::Tensor log_p = at::log_softmax(logits, 1, wide(logits.scalar_type()));
   const at::Tensor index = targets.unsqueeze(1), of_target = log_p.gather(1, index).squeeze(1);
   if (row_losses.defined()) row_losses.copy_(of_target.neg());
-  at::Tensor loss = of_target.sum(at::kDouble).neg(), log_sum;
+  at::Tensor loss = total(of_target, at::kDouble).neg(), log_sum;
   if (terms.any()) {
     log_sum = logits.gather(1, index).squeeze(1).to(log_p.scalar_type()).sub_(of_target);
     at::Tensor added = log_sum.square().mul_(terms.z_loss);
     if (terms.label_smoothing > 0) added.add_(of_target - log_p.mean(1), terms.label_smoothing);
-    loss.add_(added.sum(at::kDouble));
+    loss.add_(total(added, at::kDouble));
   }
   if (gradient) {
     const double by = range_scale(logits);

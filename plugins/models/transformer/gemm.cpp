@@ -1,9 +1,12 @@
 #include "gemm.hpp"
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/promote_types.h>
+#include <ATen/ops/stack.h>
 
 #include "cuda/kernels.hpp"
 #include "kernels/kernels.hpp"
@@ -197,6 +200,14 @@ at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool neede
   at::Tensor dw = at::empty({x.size(1), dy.size(1)}, x.options().dtype(wide(x.scalar_type())));
   gemm_out(dw, x, dy, {.a_transposed = true});
   return dw;
+}
+
+at::Tensor total(const at::Tensor& x, at::ScalarType type) {
+  constexpr int64_t kPiece = 1 << 14;  // half of what LibTorch gives one thread
+  if (!x.is_cpu() || x.numel() <= kPiece) return x.sum(type);
+  std::vector<at::Tensor> pieces;
+  for (const at::Tensor& piece : x.reshape({-1}).split(kPiece)) pieces.push_back(piece.sum(type));
+  return total(at::stack(pieces), type);
 }
 
 at::Tensor column_sum(const at::Tensor& x) {

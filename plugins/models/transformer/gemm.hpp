@@ -41,6 +41,10 @@ at::ScalarType wide(at::ScalarType type);
 // Sums over rows: (n), wide.
 at::Tensor column_sum(const at::Tensor& x);
 
+// The sum of all elements, added in `type`: on the CPU the same bits on any number of threads, among which
+// LibTorch divides longer sums.
+at::Tensor total(const at::Tensor& x, at::ScalarType type);
+
 // The pieces that the blocks' backward passes are made of, for y = x W + b with W (in, out). Gradients of
 // weights and biases are wide on a device, whatever the parameter's own type: the strategy takes them so.
 

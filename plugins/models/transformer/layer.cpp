@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -91,8 +90,7 @@ at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
 // norm(x) in `compute`; only where LoRA reads a part of it, or there is no norm.
 at::Tensor normed_input(const at::Tensor& x, const Norm& norm, at::ScalarType compute) {
   if (!norm.weight.defined()) return x.to(compute);
-  if (norm.bias.defined() || norm.has_mean)
-    return at::layer_norm(x, {x.size(1)}, norm.factor(), bias_of(norm), norm.eps).to(compute);
+  if (norm.bias.defined() || norm.has_mean) return norm_rows(x, norm).to(compute);
   const at::Tensor wide = x.to(transformer::wide(x.scalar_type()));
   return (wide * (wide.square().mean(1, true) + norm.eps).rsqrt() * norm.factor()).to(compute);
 }

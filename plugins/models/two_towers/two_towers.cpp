@@ -11,7 +11,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/logsumexp.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
@@ -20,6 +19,7 @@
 #include "hugging_face/config_file.hpp"
 #include "transformer/attention.hpp"
 #include "transformer/blocks.hpp"
+#include "transformer/gemm.hpp"
 
 namespace pipeline::two_towers {
 namespace {
@@ -48,12 +48,17 @@ struct Columns {
   at::Tensor never() const { return ((1 - valid) * kNever).t(); }  // (1, R): to the logits with these
 };
 
+// x y^T. Our own product: its bits do not depend on the number of threads.
+at::Tensor similar(const at::Tensor& x, const at::Tensor& y) {
+  return transformer::linear(x, {.weight = y.t().contiguous(), .bias = {}});
+}
+
 // (some, all): of their pictures with all texts, and of their texts with all pictures.
 at::Tensor picture_logits(const Columns& some, const Columns& all) {
-  return at::mm(some.picture, all.text.t()) + some.bias;
+  return similar(some.picture, all.text) + some.bias;
 }
 at::Tensor text_logits(const Columns& some, const Columns& all) {
-  return at::mm(some.text, all.picture.t()) + all.bias.t();
+  return similar(some.text, all.picture) + all.bias.t();
 }
 
 // 1 where row i of the block is row first + i of all, else -1.
@@ -267,8 +272,8 @@ Gradient softmax_part(const Columns& some, const Columns& all, const at::Tensor&
                    text = both(text_logits(some, all) + never, own_text, of_picture);
   const at::Tensor own = (some.picture * some.text).sum(1, true) + some.bias;
   return {(((own_picture + own_text) / 2 - own) * some.valid).sum(),
-          at::mm(picture, all.text) - some.text * some.valid, picture.sum(1, true) - some.valid,
-          at::mm(text, all.picture) - some.picture * some.valid};
+          transformer::gemm(picture, all.text) - some.text * some.valid, picture.sum(1, true) - some.valid,
+          transformer::gemm(text, all.picture) - some.picture * some.valid};
 }
 
 Gradient sigmoid_part(const Columns& some, const Columns& all, int64_t first) {
@@ -278,8 +283,8 @@ Gradient sigmoid_part(const Columns& some, const Columns& all, int64_t first) {
   };
   const at::Tensor logits = picture_logits(some, all), sign = signs(logits, first);
   const at::Tensor picture = slopes(sign, logits), text = slopes(sign, text_logits(some, all));
-  return {-(at::log_sigmoid(sign * logits) * some.valid * all.valid.t()).sum(), at::mm(picture, all.text),
-          picture.sum(1, true), at::mm(text, all.picture)};
+  return {-(at::log_sigmoid(sign * logits) * some.valid * all.valid.t()).sum(1).sum(),
+          transformer::gemm(picture, all.text), picture.sum(1, true), transformer::gemm(text, all.picture)};
 }
 
 }  // namespace

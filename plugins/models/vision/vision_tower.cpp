@@ -5,8 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/layer_norm.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 
 #include "hugging_face/config_file.hpp"
@@ -230,7 +228,7 @@ at::Tensor Tower::embedded(const at::Tensor& pixels, const std::vector<PatchGrid
   tokens.push_back(x.view({squares, config_.patches(), width}));
   const at::Tensor whole = at::cat(tokens, 1).view({-1, width});
   if (!config_.is_clip()) return whole;
-  return at::layer_norm(whole, {width}, first_norm_.weight, first_norm_.bias, first_norm_.eps);
+  return transformer::norm_rows(whole, first_norm_);
 }
 
 at::Tensor Tower::features(const at::Tensor& pixels, const ForwardPass& pass,
@@ -280,8 +278,7 @@ at::Tensor Tower::rows(const at::Tensor& pixels, const std::vector<PatchGrid>& g
   return pass.run_once(last,
                        [&](const Tensors& in) {
                          enter(last);
-                         return Tensors{at::layer_norm(in[0], {config_.hidden_size}, last_norm_.weight,
-                                                       last_norm_.bias, last_norm_.eps)};
+                         return Tensors{transformer::norm_rows(in[0], last_norm_)};
                        },
                        {seen})[0];
 }
@@ -321,8 +318,15 @@ at::Tensor fitted(const at::Tensor& positions, const PatchGrid& grid, Interpolat
   const auto along = [&](int64_t to) {
     return weights(side, to, how).to(positions.device(), positions.scalar_type());
   };
-  const at::Tensor rows = at::matmul(along(grid.rows), positions.view({side, side * width}));
-  return at::matmul(along(grid.columns), rows.view({grid.rows, side, width})).view({-1, width});
+  const auto product = [](const at::Tensor& x, const at::Tensor& y) {
+    return transformer::linear(x, {.weight = y, .bias = {}});  // on any number of threads the same bits
+  };
+  const at::Tensor rows = product(along(grid.rows), positions.view({side, side * width}));
+  const at::Tensor columns = rows.view({grid.rows, side, width}).transpose(0, 1).reshape({side, -1});
+  return product(along(grid.columns), columns)
+      .view({grid.columns, grid.rows, width})
+      .transpose(0, 1)
+      .reshape({-1, width});
 }
 
 }  // namespace pipeline::vision
