@@ -324,11 +324,10 @@ typedef struct pl_host {
  * says which ones it takes; the user chooses (train.frozen_precision); strategies, checkpoints and transfers
  * carry what is chosen as it is.
  *  - PL_FORM_BFLOAT16: the shape of the parameter in bfloat16.
- *  - PL_FORM_INT8: 8 bits a value, with scales of rows; PL_FORM_NF4: 4 bits, with sizes of blocks (Dettmers
- * et al., arXiv 2208.07339 and 2305.14314). Where the parts lie is the task's own: it says how many bytes
- * they are and makes them (pl_task_api.form_bytes, encode_value). Everybody else has one uint8 tensor of so
- * many.
- */
+ *  - PL_FORM_INT8: 8 bits a value, with scales of rows (Dettmers et al., arXiv 2208.07339).
+ *  - PL_FORM_NF4: 4 bits a value, with sizes of blocks (arXiv 2305.14314).
+ * The layout of the last two is the task's own: it says how many bytes a value takes, and makes them
+ * (pl_task_api.form_bytes, encode_value). For everybody else the value is one uint8 tensor of so many. */
 #define PL_FORM_BFLOAT16 1u
 #define PL_FORM_INT8 2u
 #define PL_FORM_NF4 4u
@@ -629,9 +628,9 @@ typedef struct pl_task_api {
   /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index),
    * or the imported value. Called for any subset of the parameters, in any order. */
   pl_error* (*initialize)(pl_task* self, uint64_t index, pl_tensor* out);
-  /* (optional, both or none) For parameters that have PL_FORM_INT8 or PL_FORM_NF4 among their forms: how many
-   * bytes the value takes, and writes it so into `out`: `values` (host, float32,
-   * contiguous, of the parameter's shape), or, if it is NULL, what initialize would write. */
+  /* (optional, both or none) For parameters that have PL_FORM_INT8 or PL_FORM_NF4 among their forms.
+   * form_bytes: how many bytes the value takes. encode_value writes them into `out`: those of `values` (host,
+   * float32, contiguous, of the parameter's shape), or, if it is NULL, of what initialize would write. */
   pl_error* (*form_bytes)(pl_task* self, uint64_t index, uint32_t form, uint64_t* out);
   pl_error* (*encode_value)(pl_task* self, uint64_t index, uint32_t form, const pl_tensor* values, void* out);
   /* (optional) Reads initial values from another tool's folder, e.g. Hugging Face. Strict: one error lists

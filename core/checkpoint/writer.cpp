@@ -238,7 +238,7 @@ std::pair<Manifest, bool> Constant::put(PieceFile& file, FileSystem& file_system
     std::ranges::sort(tensors, {}, [](const Tensor& t) { return std::pair(t.kind, t.parameter); });
     return tensors;
   };
-  if (!share_.files.empty() && sorted(share_.tensors) == sorted(file.layout().tensors)) {
+  if (!folder_.empty() && !share_.files.empty() && sorted(share_.tensors) == sorted(file.layout().tensors)) {
     const StoredFile& stored = share_.files.front();
     const std::string from = folder_ + "/" + stored.name, to = folder + "/" + stored.name;
     if (file_system.link(from, to)) {
@@ -248,6 +248,7 @@ std::pair<Manifest, bool> Constant::put(PieceFile& file, FileSystem& file_system
     }
   }
   before_writing();
+  folder_.clear();  // until this one is in place, no folder has what share_ says
   share_ = {};
   Manifest written = file.write(file_system, folder);
   share_ = written;

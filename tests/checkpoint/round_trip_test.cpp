@@ -273,6 +273,29 @@ TEST_F(Constants, AreWrittenWhereTheyAreOthersOrCannotBeShared) {
   expect_whole(4, later(4));
 }
 
+// A checkpoint that is not finished has written another file than the one before it has.
+TEST_F(Constants, AreWholeAfterAnyFailure) {
+  write(store_, contents_of(1), source(later(1)), {}, &constant_);
+  uint64_t failures = 0;
+  for (bool failed = true; failed; failures += failed) {
+    FaultyFileSystem files;
+    Store store(store_.options(), files);
+    Constant fewer{{"half"}};
+    fewer.continue_from(Checkpoint::open(store_.path_of(1)), {});
+    files.fail_at = failures;
+    try {
+      write(store, contents_of(2), source(later(2)), {}, &fewer);
+      failed = false;
+    } catch (const Error&) {
+    }
+    files.fail_at = std::numeric_limits<uint64_t>::max();
+    write(store, contents_of(3), source(later(3)), {}, &fewer);
+    expect_whole(3, later(3));
+    for (const uint64_t step : {2, 3}) std::filesystem::remove_all(store_.path_of(step));
+  }
+  EXPECT_GT(failures, 10u);
+}
+
 TEST_F(Constants, AreEachRanksOwn) {
   for (const uint64_t step : {1, 2}) {
     std::vector<Constant> constants(2, Constant({"half", "wte.weight"}));

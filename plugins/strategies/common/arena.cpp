@@ -187,7 +187,7 @@ int64_t ArenaState::read_step_count(const StateReader& reader) {
 
 ValueArena::ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device)
     : layout_(std::move(layout)) {
-  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+  for (const Stored how : kStoredWays) {
     const int64_t least = how == Stored::kWide ? kChunk : 0, count = layout_->end(how) - layout_->begin(how);
     const std::vector<int64_t> shape{std::max(count, least)};
     const at::ScalarType type = type_of(how, dtype);

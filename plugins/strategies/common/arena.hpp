@@ -65,7 +65,7 @@ class ValueArena {
 
  private:
   std::shared_ptr<const Layout> layout_;
-  std::array<at::Tensor, kWaysToStore> values_;
+  std::array<at::Tensor, kStoredWays.size()> values_;
 };
 
 }  // namespace pipeline::strategies

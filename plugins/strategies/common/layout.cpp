@@ -14,7 +14,7 @@ Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
   for (const uint32_t unit : units) place_region(parameters, unit, true, Stored::kWide);
   trainable_slots_ = slots_.size();
   trainable_length_ = length_;
-  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+  for (const Stored how : kStoredWays) {
     for (const uint32_t unit : units) place_region(parameters, unit, false, how);
     begins_[static_cast<size_t>(how) + 1] = length_;
   }

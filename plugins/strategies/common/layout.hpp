@@ -46,7 +46,7 @@ struct Group {
 // How values are stored: in the run's dtype, in bfloat16, or as bytes of the task's own, an element of the
 // arena for each. The last two are frozen.
 enum class Stored : size_t { kWide, kNarrow, kBytes };
-inline constexpr size_t kWaysToStore = 3;
+inline constexpr std::array kStoredWays{Stored::kWide, Stored::kNarrow, Stored::kBytes};
 
 // A unit's trainable parameters, or those of its frozen ones that are kept in the same way.
 struct Region {
@@ -94,7 +94,7 @@ class Layout {
   size_t trainable_slots_ = 0;
   int64_t trainable_length_ = 0;
   int64_t length_ = 0;
-  std::array<int64_t, kWaysToStore + 1> begins_{};  // and the end
+  std::array<int64_t, kStoredWays.size() + 1> begins_{};  // and the end
 };
 
 // The gradient of a run of the arena: float32, one-dimensional, contiguous, its length a multiple of kRun.

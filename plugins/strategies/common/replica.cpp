@@ -77,7 +77,7 @@ void Replica::swap_average() {
 
 std::vector<ArenaPart> Replica::frozen() const {
   std::vector<ArenaPart> parts;
-  for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+  for (const Stored how : kStoredWays) {
     const int64_t begin = std::max(layout_->begin(how), layout_->trainable_length());
     parts.push_back({"value", begin, values_.part(begin, layout_->end(how) - begin)});
   }

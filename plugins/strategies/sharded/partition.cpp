@@ -14,7 +14,7 @@ Partition::Partition(const Layout& layout, int64_t rank, int64_t world_size, int
     for (const Region& region : layout.regions()) cut(region.begin, region.end, bucket_length);
   } else {
     cut(0, trainable, bucket_length);
-    for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes})
+    for (const Stored how : kStoredWays)
       cut(std::max(trainable, layout.begin(how)), layout.end(how), bucket_length);
   }
   for (const Range& bucket : buckets_) {

@@ -19,17 +19,17 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
       offsets_(layout_->slots().size()),
       slots_(slots + 1) {
   for (const Region& region : layout_->regions()) place_region(region);
-  std::vector<std::array<int64_t, kWaysToStore>> lengths(slots_.size());
+  std::vector<std::array<int64_t, kStoredWays.size()>> lengths(slots_.size());
   size_t index = 0;
   for (auto& [number, unit] : units_) {
     unit.slot = number == 0 ? 0 : 1 + index++ % slots;
-    for (size_t way = 0; way < kWaysToStore; ++way)
+    for (size_t way = 0; way < kStoredWays.size(); ++way)
       lengths[unit.slot][way] = std::max(lengths[unit.slot][way], unit.lengths[way]);
   }
   const at::TensorOptions options(ranks_.device());
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     // Nobody may read what no unit has put there: it is not a number, nor are floats among bytes.
-    for (const Stored how : {Stored::kWide, Stored::kNarrow, Stored::kBytes}) {
+    for (const Stored how : kStoredWays) {
       const auto way = static_cast<size_t>(how);
       const double none = how == Stored::kBytes ? 0xff : std::numeric_limits<double>::quiet_NaN();
       slots_[slot].memory[way] = at::full({lengths[slot][way]}, none, options.dtype(type_of(how, dtype)));

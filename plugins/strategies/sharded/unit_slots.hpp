@@ -48,11 +48,11 @@ class UnitSlots {
   struct Unit {
     uint32_t number = 0;
     size_t slot = 0;
-    std::array<int64_t, kWaysToStore> lengths{};      // of values kept in each way
-    std::vector<std::pair<size_t, int64_t>> buckets;  // and where each begins in the slot's memory
+    std::array<int64_t, kStoredWays.size()> lengths{};  // of values kept in each way
+    std::vector<std::pair<size_t, int64_t>> buckets;    // and where each begins in the slot's memory
   };
   struct Slot {
-    std::array<at::Tensor, kWaysToStore> memory;
+    std::array<at::Tensor, kStoredWays.size()> memory;
     const Unit* unit = nullptr;  // that is in place or on its way
     uint32_t users = 0;
     std::vector<RankGroup::Pending> pending;  // goes before the memory
