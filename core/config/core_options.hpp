@@ -249,7 +249,8 @@ struct LaunchOptions : OptionTable {
       optional("launch.processes", "processes per host; default: one per CUDA device, or 1 without CUDA",
                at_least(1), at_most(4096), may_change());
   std::optional<uint64_t> threads =
-      optional("launch.threads", "CPU threads per process; default: cores / processes, or 1 if reproducible",
+      optional("launch.threads",
+               "CPU threads per process; default: cores / processes, or 1 where run.reproducible needs it",
                in("threads"), at_least(1), at_most(4096), may_change());
   uint64_t max_restarts =
       option("launch.max_restarts", "0", "times to restart from the last checkpoint after a process dies",

@@ -41,11 +41,12 @@ checkpoint::Group group_of(ProcessGroup& processes) {
 // What else decides a run's numbers besides its options: another one cannot give the same bits.
 nlohmann::json numeric_identity(const Session& session) {
   const pl_run_info& info = session.run_info();
-  return {{"micro_batch", info.micro_batch},
-          {"threads", info.threads},
-          {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
-          {"precision", session.precision().name},
-          {"library", session.task_plugin().runtime()}};
+  return {
+      {"micro_batch", info.micro_batch},
+      {"threads", session.is_same_on_any_threads() ? nlohmann::json("any") : nlohmann::json(info.threads)},
+      {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
+      {"precision", session.precision().name},
+      {"library", session.task_plugin().runtime()}};
 }
 
 // The order of the samples is one of their numbers: other data is another run.

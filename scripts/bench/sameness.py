@@ -55,10 +55,11 @@ def start(folder, job, arguments, reproducible, steps):
     return one
 
 
-def bits(folder, job, arguments, threads):
+def bits(folder, job, arguments, threads, **environment):
     """Losses and norms of a few steps, as written."""
-    run = f"{job}-{threads}".replace(" ", "").replace(",", "-")
-    result = subprocess.run(command(arguments, job, run, threads, True, 4), cwd=folder, capture_output=True, text=True)
+    run = f"{job}-{threads}{'-'.join(environment.values())}".replace(" ", "").replace(",", "-")
+    result = subprocess.run(command(arguments, job, run, threads, True, 4), cwd=folder, capture_output=True, text=True,
+                            env={**os.environ, **environment})
     if result.returncode != 0:
         raise SystemExit(f"{job}: {result.stdout[-1000:]}{result.stderr[-1000:]}")
     files = sorted((folder / run).rglob("metrics.jsonl"))
@@ -74,14 +75,15 @@ def main():
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3, help="per turn")
     arguments = parser.parse_args()
-    print(f"{arguments.threads} threads\n{'':24} {'s/step':>8} {'same':>8} {'ratio':>6} {'MiB':>8}  the same bits on 1, 2, 3 threads")
+    print(f"{arguments.threads} threads\n{'':24} {'s/step':>8} {'same':>8} {'ratio':>6} {'MiB':>8}  the same bits on 1, 2, 3 threads, and with AVX2")
     for job in arguments.only:
         with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
             folder = Path(name)
             (folder / "data").symlink_to(ROOT / "data")
             price(folder, job, arguments)
             seen = [bits(folder, job, arguments, threads) for threads in (1, 2, 3)]
-            print(f"  {'yes' if seen[0] == seen[1] == seen[2] else 'NO'}", flush=True)
+            narrow = bits(folder, job, arguments, 2, ATEN_CPU_CAPABILITY="avx2")
+            print(f"  {'yes' if seen[0] == seen[1] == seen[2] else 'NO'}, {'yes' if narrow == seen[0] else 'NO'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,11 @@ TEST(AttentionTest, ScaledAndCapped) {
   EXPECT_TRUE(ragged_self_attention(qkv, one).allclose(expected, 1e-5, 1e-6));
   one.window = 4;
   EXPECT_FALSE(ragged_self_attention(qkv, one).allclose(expected, 1e-3, 1e-3));
+  for (const double cap : {0.01, 1.0, 50.0}) {  // from scores far beyond it to those that it hardly changes
+    layout.softcap = cap;
+    expect_self_attention(layout, {}, 20);
+    expect_self_attention(layout, {0.3, 11}, 20);
+  }
 }
 
 // A key outside of the window has no say, and inside it all are as without one.

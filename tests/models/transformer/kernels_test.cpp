@@ -320,6 +320,72 @@ TEST_P(KernelsTest, AttentionAddsToTheGradientsOfSharedKeys) {
   }
 }
 
+TEST(KernelsOfTwoWidths, HaveTheSameBits) {
+  const Kernels *const narrow = kernels_named("avx2"), *const wide = kernels_named("avx512");
+  if (!narrow || !wide) GTEST_SKIP() << "this CPU has no avx512";
+  constexpr int64_t kRows = 150, kHeadWidth = 20;
+  for (const int64_t columns : {1, 7, 24, 37, 576, 1100}) {
+    const at::Tensor x = values({kRows, columns}, 1), dy = values({kRows, columns}, 2),
+                     weight = values({columns}, 3), bias = values({columns}, 4),
+                     k = values({columns, kHeadWidth}, 5), v = values({columns, kHeadWidth}, 6);
+    const auto results = [&](const Kernels& with) {
+      std::vector<at::Tensor> all;
+      const auto made = [&](at::IntArrayRef sizes) { return data(all.emplace_back(at::zeros(sizes))); };
+      for (const bool is_rms : {false, true}) {
+        float *const mean = is_rms ? nullptr : made({kRows}), *const rstd = made({kRows});
+        with.layer_norm(data(x), data(weight), is_rms ? nullptr : data(bias), made({kRows, columns}), mean,
+                        rstd, kRows, columns, 1e-5f);
+        with.layer_norm_backward(data(dy), data(x), data(weight), mean, rstd, nullptr, made({kRows, columns}),
+                                 kRows, columns);
+        with.layer_norm_backward_parameters(data(dy), data(x), mean, rstd, made({columns}),
+                                            is_rms ? nullptr : made({columns}), kRows, columns, 0, columns);
+      }
+      with.swiglu(data(x), made({kRows, columns / 2}), kRows, columns / 2);
+      all.push_back(dy.clone());
+      with.swiglu_backward(data(x), data(all.back()), made({kRows, columns}), kRows, columns / 2);
+      for (const Gelu form : {Gelu::kTanh, Gelu::kExact, Gelu::kQuick}) {
+        with.gelu(form, data(x), made({kRows, columns}), kRows * columns);
+        all.push_back(dy.clone());
+        with.gelu_backward(form, data(x), made({kRows, columns}), data(all.back()), kRows * columns);
+      }
+      all.push_back(x.clone());
+      with.cross_entropy_row(data(all.back()), columns, 0, true, 0.5f,
+                             {.z_loss = 0.1, .label_smoothing = 0.1});
+      with.gemm({.m = kRows,
+                 .n = kHeadWidth,
+                 .k = columns,
+                 .a = data(x),
+                 .lda = columns,
+                 .b = data(k),
+                 .ldb = kHeadWidth,
+                 .c = made({kRows, kHeadWidth}),
+                 .ldc = kHeadWidth});
+      AttentionHead head{.queries = kRows,
+                         .keys = columns,
+                         .width = kHeadWidth,
+                         .q = data(k),
+                         .k = data(k),
+                         .v = data(v),
+                         .q_stride = 0,
+                         .kv_stride = kHeadWidth,
+                         .scale = 0.25f,
+                         .softcap = 2,
+                         .dropout_key = 7,
+                         .dropout_threshold = 1u << 30,
+                         .dropout_scale = 1.25f};
+      float *const out = made({kRows, kHeadWidth}), *const log_sum = made({kRows});
+      with.attention(head, out, kHeadWidth, log_sum);
+      with.attention_backward(head, out, out, kHeadWidth, log_sum, made({kRows, kHeadWidth}), kHeadWidth,
+                              made({columns, kHeadWidth}), made({columns, kHeadWidth}), kHeadWidth, false,
+                              nullptr);
+      return all;
+    };
+    const std::vector<at::Tensor> ours = results(*narrow), theirs = results(*wide);
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_TRUE(ours[i].equal(theirs[i])) << columns << " columns, result " << i;
+  }
+}
+
 TEST(GemmTest, RowsDoNotDependOnTheirNumberNorOnThreads) {
   const at::Tensor a = values({200, 700}, 1), b = values({700, 90}, 2);
   const int before = at::get_num_threads();

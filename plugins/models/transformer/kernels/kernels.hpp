@@ -52,6 +52,7 @@ struct AttentionHead {
                              // 0..position. Null: sees all
   int64_t window;            // with positions: of those it sees the last so many; 0: all
   float scale;
+  float softcap;         // scaled scores s become softcap * tanh(s / softcap); 0: they stay, as with a bias
   const float* bias;     // (queries, keys) contiguous, added to the scaled scores; null: none
   uint64_t dropout_key;  // row r uses dropout_row_key(dropout_key, r)
   uint32_t dropout_threshold;
@@ -121,7 +122,9 @@ struct Kernels {
                     float* out, int64_t stride);
 };
 
-// The widest set that this CPU has.
+// The widest set that this CPU has and that ATEN_CPU_CAPABILITY (default, avx2), which LibTorch reads,
+// allows. AVX2 and AVX-512 have the same bits: each element of a result is the same sum, and sums of rows are
+// in sixteen parts (Sum in simd.hpp). SSE2 has no fused multiply-add.
 const Kernels& kernels();
 // The kernels of this name, for tests; null when this CPU does not have the instructions.
 const Kernels* kernels_named(const char* name);

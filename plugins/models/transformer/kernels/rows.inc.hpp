@@ -37,7 +37,7 @@ static void layer_norm_again(const float* x, const float* weight, const float* b
     const Vec center = center_of(mean, n), scale = splat(rstd[n]);
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          put(y, (get(x) - center) * scale * get(weight) + (bias ? get(bias) : Vec{}));
+          put(y, multiply_add((get(x) - center) * scale, get(weight), bias ? get(bias) : Vec{}));
         });
   }
 }
@@ -45,27 +45,26 @@ static void layer_norm_again(const float* x, const float* weight, const float* b
 static void layer_norm(const float* x, const float* weight, const float* bias, float* y, float* mean,
                        float* rstd, int64_t rows, int64_t columns, float eps) {
   for (int64_t n = 0; n < rows; ++n, x += columns, y += columns) {
-    Vec total{};
     if (mean) {
+      Sum sum;
       for_vectors(
-          0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) { total += get(x); });
-      mean[n] = sum(total) / static_cast<float>(columns);
+          0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) { sum.add(j, get(x)); });
+      mean[n] = sum.total() / static_cast<float>(columns);
     }
     const Vec center = center_of(mean, n);
     // Two passes: the sum of squares less the squared mean would lose the digits of rows with a large mean.
-    Vec squares{};
+    Sum squares;
     for_vectors(
         0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) {
-          const Vec d = get(x) - center;
-          if (j + kWidth <= columns) {
-            squares += d * d;
-          } else {
+          Vec d = get(x) - center;
+          if (j + kWidth > columns) {
             float lanes[kWidth];
-            store(lanes, d * d);
-            squares += load_part(lanes, columns - j);
+            store(lanes, d);
+            d = load_part(lanes, columns - j);
           }
+          squares.add(j, d, d);
         });
-    rstd[n] = 1.0f / __builtin_sqrtf(sum(squares) / static_cast<float>(columns) + eps);
+    rstd[n] = 1.0f / __builtin_sqrtf(squares.total() / static_cast<float>(columns) + eps);
     layer_norm_again(x, weight, bias, mean ? mean + n : nullptr, rstd + n, y, 1, columns);
   }
 }
@@ -77,15 +76,15 @@ static void layer_norm_backward(const float* dy, const float* x, const float* we
     const int64_t at = n * columns;
     const float *dy_row = dy + at, *x_row = x + at;
     const Vec center = center_of(mean, n), scale = splat(rstd[n]);
-    Vec sum_g{}, sum_gx{};
+    Sum sum_g, sum_gx;
     for_vectors(
-        0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) {
+        0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) {
           const Vec g = get(dy_row) * get(weight);  // 0 in lanes beyond the end
-          sum_g += g;
-          sum_gx += g * ((get(x_row) - center) * scale);
+          if (mean) sum_g.add(j, g);
+          sum_gx.add(j, g, (get(x_row) - center) * scale);
         });
-    const Vec mean_g = mean ? splat(sum(sum_g) / static_cast<float>(columns)) : Vec{};
-    const Vec mean_gx = splat(sum(sum_gx) / static_cast<float>(columns));
+    const Vec mean_g = mean ? splat(sum_g.total() / static_cast<float>(columns)) : Vec{};
+    const Vec mean_gx = splat(sum_gx.total() / static_cast<float>(columns));
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
           const Vec g = get(dy_row) * get(weight);
@@ -215,28 +214,29 @@ PIPELINE_INLINE float row_max(const float* x, int64_t count) {
 
 // x = exp(x * scale - shift), and the sum of that.
 PIPELINE_INLINE float row_exp(float* x, int64_t count, float scale, float shift) {
-  Vec total{};
+  Sum total;
   int64_t j = 0;
   for (; j + kWidth <= count; j += kWidth) {
-    const Vec e = exp(load(x + j) * scale - shift);
+    const Vec e = exp(multiply_add(load(x + j), splat(scale), splat(-shift)));
     store(x + j, e);
-    total += e;
+    total.add(j, e);
   }
   if (j < count) {
-    const Vec e = exp(load_part(x + j, count - j, -__builtin_inff()) * scale - shift);
+    const Vec last = load_part(x + j, count - j, -__builtin_inff());
+    const Vec e = exp(multiply_add(last, splat(scale), splat(-shift)));
     store_part(x + j, e, count - j);
-    total += e;
+    total.add(j, e);
   }
-  return sum(total);
+  return total.total();
 }
 
 // The mean of x - from.
 PIPELINE_INLINE float row_mean(const float* x, int64_t count, float from) {
-  Vec total{};
+  Sum total;
   int64_t j = 0;
-  for (; j + kWidth <= count; j += kWidth) total += load(x + j) - from;
-  if (j < count) total += load_part(x + j, count - j, from) - from;
-  return sum(total) / static_cast<float>(count);
+  for (; j + kWidth <= count; j += kWidth) total.add(j, load(x + j) - from);
+  if (j < count) total.add(j, load_part(x + j, count - j, from) - from);
+  return total.total() / static_cast<float>(count);
 }
 
 // The gradient of z logsumexp(x)^2 is 2 z logsumexp(x) softmax(x). Without terms nothing here is rounded
