@@ -237,6 +237,9 @@ struct CheckpointOptions : OptionTable {
                           "also keep the checkpoint with the best evaluate.best_metric", may_change());
   bool background = option("checkpoint.background", "true",
                            "write during training, from a snapshot in memory", may_change());
+  std::string frozen = option("checkpoint.frozen", "kept",
+                              "weights that do not train: kept, or left_out and read from init_from's folder",
+                              one_of({"kept", "left_out"}));
   std::string on_full_disk =
       option("checkpoint.on_full_disk", "continue", "continue without a checkpoint, or stop",
              one_of({"continue", "stop"}), may_change());
