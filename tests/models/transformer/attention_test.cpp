@@ -163,6 +163,11 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
   EXPECT_TRUE(flash_can(rows(64), sharing(layout, 2, 1), {}, 90));
   EXPECT_TRUE(flash_can(rows(64), queries_at(layout, {3, 4, 5}), {}, 90));
   EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {2, 3, 5}), {}, 90));
+  AttentionLayout windowed = layout;
+  windowed.window = 2, windowed.scale = 0.3;
+  EXPECT_TRUE(flash_can(rows(64), windowed, {}, 90));
+  windowed.softcap = 50;
+  EXPECT_FALSE(flash_can(rows(64), windowed, {}, 90));
   AttentionLayout cached = layout;
   cached.decoding = true;
   EXPECT_TRUE(flash_can(rows(64), queries_at(cached, {2, 3, 5}), {}, 90));

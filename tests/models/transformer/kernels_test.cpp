@@ -264,25 +264,26 @@ TEST_P(KernelsTest, RmsNormAndItsGradients) {
   }
 }
 
-TEST_P(KernelsTest, SwigluAndItsGradientFarOutToo) {
-  for (const int64_t inner : {1, 15, 16, 1003}) {
-    const at::Tensor gated =
-                         at::cat({values({4, inner}, 1) * at::tensor({1.0f, 10.0f, 60.0f, 1e4f}).view({4, 1}),
-                                  values({4, inner}, 2)},
-                                 1)
-                             .contiguous(),
-                     dy = values({4, inner}, 3);
-    at::Tensor h = at::empty_like(dy), d = dy.clone(), dgated = at::empty_like(gated);
-    kernels_->swiglu(data(gated), data(h), 4, inner);
-    kernels_->swiglu_backward(data(gated), data(d), data(dgated), 4, inner);
-    const at::Tensor exact = leaves({gated}, at::kDouble)[0];
-    const at::Tensor expected = at::silu(exact.narrow(1, 0, inner)) * exact.narrow(1, inner, inner);
-    (expected * dy.to(at::kDouble)).sum().backward();
-    for (int64_t row = 0; row < 4; ++row) {
-      expect_close(h[row], expected[row], 1e-6, "h");
-      expect_close(dgated[row], exact.grad()[row], 1e-6, "dgated");
+TEST_P(KernelsTest, GatedUnitsAndTheirGradientsFarOutToo) {
+  for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+    for (const int64_t inner : {1, 15, 16, 1003}) {
+      const at::Tensor scales = at::tensor({1.0f, 10.0f, 60.0f, 1e4f}).view({4, 1});
+      const at::Tensor gated =
+          at::cat({values({4, inner}, 1) * scales, values({4, inner}, 2)}, 1).contiguous();
+      const at::Tensor dy = values({4, inner}, 3);
+      at::Tensor h = at::empty_like(dy), d = dy.clone(), dgated = at::empty_like(gated);
+      kernels_->gated_unit(gate, data(gated), data(h), 4, inner);
+      kernels_->gated_unit_backward(gate, data(gated), data(d), data(dgated), 4, inner);
+      const at::Tensor exact = leaves({gated}, at::kDouble)[0], g = exact.narrow(1, 0, inner);
+      const at::Tensor expected =
+          (gate == Gate::kSilu ? at::silu(g) : at::gelu(g, "tanh")) * exact.narrow(1, inner, inner);
+      (expected * dy.to(at::kDouble)).sum().backward();
+      for (int64_t row = 0; row < 4; ++row) {
+        expect_close(h[row], expected[row], 1e-6, "h");
+        expect_close(dgated[row], exact.grad()[row], 1e-6, "dgated");
+      }
+      EXPECT_TRUE(d.equal(h));
     }
-    EXPECT_TRUE(d.equal(h));
   }
 }
 
@@ -340,9 +341,11 @@ TEST(KernelsOfTwoWidths, HaveTheSameBits) {
         with.layer_norm_backward_parameters(data(dy), data(x), mean, rstd, made({columns}),
                                             is_rms ? nullptr : made({columns}), kRows, columns, 0, columns);
       }
-      with.swiglu(data(x), made({kRows, columns / 2}), kRows, columns / 2);
-      all.push_back(dy.clone());
-      with.swiglu_backward(data(x), data(all.back()), made({kRows, columns}), kRows, columns / 2);
+      for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+        with.gated_unit(gate, data(x), made({kRows, columns / 2}), kRows, columns / 2);
+        all.push_back(dy.clone());
+        with.gated_unit_backward(gate, data(x), data(all.back()), made({kRows, columns}), kRows, columns / 2);
+      }
       for (const Gelu form : {Gelu::kTanh, Gelu::kExact, Gelu::kQuick}) {
         with.gelu(form, data(x), made({kRows, columns}), kRows * columns);
         all.push_back(dy.clone());

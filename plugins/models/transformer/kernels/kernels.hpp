@@ -92,10 +92,11 @@ struct Kernels {
   // y = gelu(x); d = d * gelu'(x) in place.
   void (*gelu_backward)(Gelu form, const float* x, float* y, float* d, int64_t count);
 
-  // h = silu(g) u, silu(g) = g sigmoid(g); a row of `gated` is g and then u, h: (rows, inner).
-  void (*swiglu)(const float* gated, float* h, int64_t rows, int64_t inner);
+  // h = gate(g) u; a row of `gated` is g and then u, h: (rows, inner).
+  void (*gated_unit)(Gate gate, const float* gated, float* h, int64_t rows, int64_t inner);
   // dgated from dh, which becomes h.
-  void (*swiglu_backward)(const float* gated, float* dh, float* dgated, int64_t rows, int64_t inner);
+  void (*gated_unit_backward)(Gate gate, const float* gated, float* dh, float* dgated, int64_t rows,
+                              int64_t inner);
 
   void (*column_sum)(const float* x, float* sum, int64_t rows, int64_t columns, int64_t begin, int64_t end);
   void (*add)(const float* x, float* y, int64_t count);  // y += x

@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels that go over rows: layer norm, GELU, SwiGLU, dropout, column sums, cross-entropy.
+// Kernels that go over rows: layer norm, GELU, gated units, dropout, column sums, cross-entropy.
 
 #include "gelu.inc.hpp"
 #include "gemm.inc.hpp"
@@ -144,27 +144,47 @@ static void gelu_backward(Gelu form, const float* x, float* y, float* d, int64_t
   gelu_backward_in_form<Gelu::kQuick>(x, y, d, count);
 }
 
-static void swiglu(const float* gated, float* h, int64_t rows, int64_t inner) {
+template <Gate Form>
+PIPELINE_INLINE GeluAndSlope gate_and_slope_of(Vec g) {
+  if constexpr (Form == Gate::kGelu) return tanh_gelu_and_slope_of(g);
+  const Vec open = sigmoid(g), passed = g * open;
+  return {passed, open + passed * (1.0f - open)};  // silu' = s (1 + g (1 - s))
+}
+
+template <Gate Form>
+static void gated_unit_in_form(const float* gated, float* h, int64_t rows, int64_t inner) {
   for (int64_t n = 0; n < rows; ++n, gated += 2 * inner, h += inner) {
     for_vectors(
         0, inner, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          const Vec g = get(gated);
-          put(h, g * sigmoid(g) * get(gated + inner));
+          put(h, gate_and_slope_of<Form>(get(gated)).value * get(gated + inner));
         });
   }
 }
 
-static void swiglu_backward(const float* gated, float* dh, float* dgated, int64_t rows, int64_t inner) {
+template <Gate Form>
+static void gated_unit_backward_in_form(const float* gated, float* dh, float* dgated, int64_t rows,
+                                        int64_t inner) {
   for (int64_t n = 0; n < rows; ++n, gated += 2 * inner, dh += inner, dgated += 2 * inner) {
     for_vectors(
         0, inner, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          const Vec g = get(gated), up = get(gated + inner), d = get(dh);
-          const Vec open = sigmoid(g), passed = g * open;
-          put(dh, passed * up);
-          put(dgated, d * up * (open + passed * (1.0f - open)));  // silu' = s (1 + g (1 - s))
-          put(dgated + inner, d * passed);
+          const GeluAndSlope gate = gate_and_slope_of<Form>(get(gated));
+          const Vec up = get(gated + inner), d = get(dh);
+          put(dh, gate.value * up);
+          put(dgated, d * up * gate.slope);
+          put(dgated + inner, d * gate.value);
         });
   }
+}
+
+static void gated_unit(Gate gate, const float* gated, float* h, int64_t rows, int64_t inner) {
+  if (gate == Gate::kSilu) return gated_unit_in_form<Gate::kSilu>(gated, h, rows, inner);
+  gated_unit_in_form<Gate::kGelu>(gated, h, rows, inner);
+}
+
+static void gated_unit_backward(Gate gate, const float* gated, float* dh, float* dgated, int64_t rows,
+                                int64_t inner) {
+  if (gate == Gate::kSilu) return gated_unit_backward_in_form<Gate::kSilu>(gated, dh, dgated, rows, inner);
+  gated_unit_backward_in_form<Gate::kGelu>(gated, dh, dgated, rows, inner);
 }
 
 static void column_sum(const float* x, float* total, int64_t rows, int64_t columns, int64_t begin,
