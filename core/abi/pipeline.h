@@ -1069,12 +1069,16 @@ typedef struct pl_global_outputs {
   pl_error* (*outputs)(pl_task* self, const pl_batch* batch, const pl_outputs_args* args);
 } pl_global_outputs;
 
-/* Of tasks and strategies: what the library that they compute with can do for the whole process. */
+/* Of tasks, strategies and optimizers: what they compute with, and what that can do for the whole process. */
 #define PL_EXTENSION_RUNTIME "pl.runtime/1"
+
+/* What the plugin computes in float32 on the CPU has the same bits whatever pl_run_info.threads is. Where all
+ * plugins of a run say so, a reproducible one uses all cores, and may be continued on another number. */
+#define PL_RUNTIME_SAME_ON_ANY_THREADS 1u
 
 typedef struct pl_runtime {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags; /* PL_RUNTIME_... */
   /* (optional) The device's peak FLOP/s, measured with matrix products in info->compute_dtype on
    * info->threads. Takes a fraction of a second and waits for the device. [main] */
   pl_error* (*peak_flops)(const pl_host* host, const pl_run_info* info, double* out);

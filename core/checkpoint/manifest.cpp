@@ -134,12 +134,12 @@ Tensor parse_tensor(const Json& json, size_t file_count, const std::string& path
   return tensor;
 }
 
-// The names of droppable parameters, which a manifest has only where there are any.
-std::vector<std::string> parse_droppable(const Object& root, const Json& json) {
+// Names that an object has only where there are any.
+std::vector<std::string> parse_names(const Object& object, const Json& json, const char* key) {
   std::vector<std::string> names;
-  if (!json.contains("droppable")) return names;
-  for (const Json& name : root.list("droppable")) {
-    if (!name.is_string()) root.wrong("droppable", "a list of names");
+  if (!json.contains(key)) return names;
+  for (const Json& name : object.list(key)) {
+    if (!name.is_string()) object.wrong(key, "a list of names");
     names.push_back(name);
   }
   return names;
@@ -172,6 +172,28 @@ StoredFile parse_file(const Json& json, const std::string& path) {
   return file;
 }
 
+Json to_json(const std::vector<StoredFile>& files) {
+  Json json = Json::array();
+  for (const StoredFile& file : files)
+    json.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.crc32c)}});
+  return json;
+}
+
+LeftOut parse_left_out(const Object& root, const Json& json, const std::string& path) {
+  LeftOut left_out;
+  if (!json.contains("left_out")) return left_out;
+  const Json& value = root.object("left_out");
+  const Object object(value, path + ": \"left_out\"");
+  left_out.parameters = parse_names(object, value, "parameters");
+  for (const auto& [key, entry] : object.object("folders").items()) {
+    const Object folder(entry, path + ": \"" + key + "\"");
+    LeftOut::Folder& one = left_out.folders[key];
+    one.path = folder.text("path");
+    for (const Json& file : folder.list("files")) one.files.push_back(parse_file(file, path));
+  }
+  return left_out;
+}
+
 Manifest parse(std::string_view text, const std::string& path) {
   const Json json = strict_json::parse(text, path);
   const Object root(json, path);
@@ -192,10 +214,11 @@ Manifest parse(std::string_view text, const std::string& path) {
                        root.text("config"),
                        root.object("identity").dump(),
                        parse_metric(root, path),
-                       parse_droppable(root, json),
+                       parse_names(root, json, "droppable"),
                        json.contains("changes")
                            ? changes_of(root.list("changes"), path + ": an entry of \"changes\"")
-                           : std::vector<Change>()};
+                           : std::vector<Change>(),
+                       parse_left_out(root, json, path)};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
   for (const Json& tensor : root.list("tensors"))
@@ -224,14 +247,16 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
                  {"identity", parse_object(contents.identity_json, "identity")},
                  {"config", contents.config_toml},
                  {"metric", metric_json(contents.metric)},
-                 {"files", Json::array()},
+                 {"files", to_json(manifest.files)},
                  {"tensors", Json::array()}};
-    for (const StoredFile& file : manifest.files) {
-      json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.crc32c)}});
-    }
     for (const Tensor& tensor : manifest.tensors) json["tensors"].push_back(tensor_json(tensor));
     if (!contents.droppable.empty()) json["droppable"] = contents.droppable;
     if (!contents.changes.empty()) json["changes"] = to_json(contents.changes);
+    if (!contents.left_out.parameters.empty()) {
+      json["left_out"] = {{"parameters", contents.left_out.parameters}, {"folders", Json::object()}};
+      for (const auto& [key, folder] : contents.left_out.folders)
+        json["left_out"]["folders"][key] = {{"path", folder.path}, {"files", to_json(folder.files)}};
+    }
     json["checksum"] = checksum_of(json);
     return json.dump(1) + "\n";
   } catch (const strict_json::JsonError& error) {

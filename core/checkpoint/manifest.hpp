@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,22 @@ struct Change {
   bool operator==(const Change&) const = default;
 };
 
+struct StoredFile {
+  std::string name;
+  uint64_t bytes;
+  uint32_t crc32c;
+};
+
+// Frozen parameters that a checkpoint does not have, since their values are those of model folders.
+struct LeftOut {
+  struct Folder {
+    std::string path;  // when the run began
+    std::vector<StoredFile> files;
+  };
+  std::vector<std::string> parameters;
+  std::map<std::string, Folder> folders;  // by the option that names it
+};
+
 // What a checkpoint holds besides its tensors. The JSON texts are objects that only the core understands.
 struct Contents {
   uint64_t step = 0;  // optimizer steps done; names the folder
@@ -37,6 +54,7 @@ struct Contents {
   std::optional<Metric> metric;
   std::vector<std::string> droppable;  // parameters that a later stage may leave out
   std::vector<Change> changes;         // of the run so far, in order
+  LeftOut left_out;
 };
 
 // A PieceSource calls the visitor once per piece, always in the same order. The source is called twice,
@@ -72,12 +90,6 @@ struct Tensor {
   std::vector<int64_t> shape;
   std::vector<Extent> extents;  // by offset
   bool operator==(const Tensor&) const = default;
-};
-
-struct StoredFile {
-  std::string name;
-  uint64_t bytes;
-  uint32_t crc32c;
 };
 
 // `manifest.json`, the last file to be written: a folder without a valid one is not a checkpoint.

@@ -144,7 +144,7 @@ class Transaction {
       merge(share_, file.write(files_, folder_), name);
       bytes_ = file.bytes();
     }
-    if (constant_ != nullptr) write_constant(some(true));
+    if (constant_ != nullptr && contents_.left_out.parameters.empty()) write_constant(some(true));
     if (group_.rank != 0)
       write_text(files_, share_path(group_.rank), format_manifest(share_, share_path(group_.rank)));
   }

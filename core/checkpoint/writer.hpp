@@ -92,7 +92,7 @@ struct Saved {
 // together; those that own no pieces pass an empty source. On failure removes what it wrote and throws
 // pipeline::Error, PL_ERROR_NO_SPACE if the disk is full (before writing anything, where the file system
 // can tell). A checkpoint of the same step is replaced once the new one is complete.
-// constant: this rank's; null: all is written.
+// constant: this rank's, which is not written where the contents say what is left out; null: all is written.
 Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group = {},
             Constant* constant = nullptr);
 
@@ -111,6 +111,8 @@ class BackgroundWriter {
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
   bool busy() const { return thread_.joinable() && !done_; }
+  // From start() until poll() or finish() has told the outcome.
+  bool pending() const { return thread_.joinable(); }
 
   // Reports the outcome of the last checkpoint, once: returns its result or throws its error. nullopt while
   // it is being written.

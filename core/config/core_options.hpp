@@ -237,6 +237,9 @@ struct CheckpointOptions : OptionTable {
                           "also keep the checkpoint with the best evaluate.best_metric", may_change());
   bool background = option("checkpoint.background", "true",
                            "write during training, from a snapshot in memory", may_change());
+  std::string frozen = option("checkpoint.frozen", "kept",
+                              "weights that do not train: kept, or left_out and read from init_from's folder",
+                              one_of({"kept", "left_out"}));
   std::string on_full_disk =
       option("checkpoint.on_full_disk", "continue", "continue without a checkpoint, or stop",
              one_of({"continue", "stop"}), may_change());
@@ -249,7 +252,8 @@ struct LaunchOptions : OptionTable {
       optional("launch.processes", "processes per host; default: one per CUDA device, or 1 without CUDA",
                at_least(1), at_most(4096), may_change());
   std::optional<uint64_t> threads =
-      optional("launch.threads", "CPU threads per process; default: cores / processes, or 1 if reproducible",
+      optional("launch.threads",
+               "CPU threads per process; default: cores / processes, or 1 where run.reproducible needs it",
                in("threads"), at_least(1), at_most(4096), may_change());
   uint64_t max_restarts =
       option("launch.max_restarts", "0", "times to restart from the last checkpoint after a process dies",

@@ -15,6 +15,7 @@
 #include "core/config/config.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/session/extra_state.hpp"
+#include "core/train/session/left_out.hpp"
 #include "core/train/session/weights.hpp"
 
 namespace pipeline::train {
@@ -41,11 +42,12 @@ checkpoint::Group group_of(ProcessGroup& processes) {
 // What else decides a run's numbers besides its options: another one cannot give the same bits.
 nlohmann::json numeric_identity(const Session& session) {
   const pl_run_info& info = session.run_info();
-  return {{"micro_batch", info.micro_batch},
-          {"threads", info.threads},
-          {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
-          {"precision", session.precision().name},
-          {"library", session.task_plugin().runtime()}};
+  return {
+      {"micro_batch", info.micro_batch},
+      {"threads", session.is_same_on_any_threads() ? nlohmann::json("any") : nlohmann::json(info.threads)},
+      {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
+      {"precision", session.precision().name},
+      {"library", session.task_plugin().runtime()}};
 }
 
 // The order of the samples is one of their numbers: other data is another run.
@@ -130,6 +132,11 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
       every_seconds_(session.options().checkpoint.every_seconds),
       saved_at_(now_seconds()) {}
 
+void Checkpointer::begin_changed() {
+  changes_ = changes_from_start(session_.config(), folder_.path());
+  left_out_ = what_is_left_out(session_);
+}
+
 void Checkpointer::begin_branch(const checkpoint::Checkpoint& from) {
   for (const config::Difference& d :
        config::require_resumable(from.contents().config_toml, from.path(), session_.config(),
@@ -139,7 +146,8 @@ void Checkpointer::begin_branch(const checkpoint::Checkpoint& from) {
                             config::or_not_set(d.now), config::or_not_set(d.before)));
   require_same_numbers(from);
   constant_.continue_from(from, group_);
-  begin_changed();
+  changes_ = changes_from_start(session_.config(), folder_.path());
+  left_out_ = from.contents().left_out;
 }
 
 bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
@@ -167,6 +175,7 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   require_same_numbers(from);
   tell_of_other_task(from);
   constant_.continue_from(from, group_);
+  left_out_ = contents.left_out;
   return changes_.size() > contents.changes.size();
 }
 
@@ -258,7 +267,8 @@ void Checkpointer::guarded(bool strict, Function&& function) {
 }
 
 std::string Checkpointer::lost() const {
-  if (last_.empty() || is_there(last_)) return "";
+  if (last_.empty() || writer_.pending()) return "";  // the next one may have taken its place by now
+  if (is_there(last_)) return "";
   return fmt::format("{}: was removed while the run goes on, which could not have gone back to it", last_);
 }
 
@@ -298,7 +308,8 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
                                 .identity_json = identity.dump(),
                                 .metric = metric,
                                 .droppable = parameters_with(session_.task(), PL_PARAMETER_DROPPABLE),
-                                .changes = changes_};
+                                .changes = changes_,
+                                .left_out = left_out_};
   const bool background = !wait && session_.options().checkpoint.background;
   guarded(false, [&] { tell(writer_.finish()); });
   store_.set_sound(state.health.sound_before_skips());

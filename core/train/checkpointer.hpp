@@ -25,7 +25,7 @@ class Checkpointer {
   // Begins a run with the state in `from`, which is another run's. Throws where it may not.
   void begin_branch(const checkpoint::Checkpoint& from);
   // Begins a run with what --change names, and named before there was a checkpoint.
-  void begin_changed() { changes_ = changes_from_start(session_.config(), folder_.path()); }
+  void begin_changed();
   // What was changed on the way, in this launch and before.
   const std::vector<checkpoint::Change>& changes() const { return changes_; }
 
@@ -67,6 +67,7 @@ class Checkpointer {
   checkpoint::Store store_;
   checkpoint::Group group_;
   checkpoint::Constant constant_;  // what is frozen
+  checkpoint::LeftOut left_out_;   // or that of it which is in no checkpoint
   checkpoint::BackgroundWriter writer_;
   std::vector<checkpoint::Change> changes_;
   uint64_t every_ = 0;

@@ -21,6 +21,7 @@ MODELS = {
     "encoder-decoder": ("protein.toml", "dropout = 0.0"),
     "esm2-8M": ("protein-esm2.toml", ""),
     "esm2-35M": ("protein-esm2.toml", "esm2.num_layers = 12\nesm2.hidden_dim = 480"),
+    "esm2-650M": ("protein-esm2.toml", "esm2.num_layers = 33\nesm2.hidden_dim = 1280"),
 }
 # Two runs that do not compute the same are not compared. Rounding is about 1e-7, in bfloat16 4e-3 for each number.
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}

@@ -29,10 +29,16 @@ BANDS = {"fp32": (1e-4, 1e-3), "bf16": (0.01, 0.02), "fp16": (0.01, 0.02)}
 WITH_DROPOUT, NORMS_WITH_DROPOUT = ("summarization-dropout", "protein"), 0.15
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
 AT_A_TIME = 6  # processes on one device: most of a short run is its start, on one core; in a rehearsal 2
+GPT2_124M = ["task.language.num_hidden_layers=12", "task.language.num_attention_heads=12", "task.language.hidden_size=768"]
+LLAMA_1B = ['task.language.architecture="llama"', "task.language.num_hidden_layers=16", "task.language.num_attention_heads=32",
+            "task.language.num_key_value_heads=8", "task.language.hidden_size=2048", "task.language.intermediate_size=8192"]
 # A benchmark's options in a rehearsal, beside its own.
 REHEARSAL = {
     "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
     "protein_side_by_side.py": "--device cpu --device-turns --batch 4 --turns 1 --steps 2".split(),
+    "language_cuda.py": "--model tiny --device cpu --most 128 --batch 2 --turns 1 --steps 2".split(),
+    "embeddings_side_by_side.py": "--device cpu --precision fp32 --proteins 16 --turns 1".split(),
+    "sameness.py": "--device cpu --small --turns 1 --steps 1".split(),
 }
 
 
@@ -302,7 +308,7 @@ class Check:
     # 6. Speed.
 
     def beside_peer(self, script, *arguments):
-        """A benchmark's figures. Both begin with the same weights and the same examples, so their first losses differ by rounding alone."""
+        """A benchmark's figures. Both begin with the same weights and the same examples, so their losses differ by rounding alone."""
 
         def check(figures):
             small = [] if self.devices else REHEARSAL[script]
@@ -311,29 +317,45 @@ class Check:
             text = self.runner.finish(process)
             figures.update(figures_of(text))
             assert process.returncode == 0, f"ended with {process.returncode}\n{text[-2000:]}"
-            assert abs(figures["first loss"] / figures["peer's first loss"] - 1) <= 1e-2, "the first losses are too far apart"
+            for which in ("first", "last"):
+                if f"peer's {which} loss" in figures:
+                    ratio = figures[f"{which} loss"] / figures[f"peer's {which} loss"]
+                    assert abs(ratio - 1) <= 1e-2, f"the {which} losses are too far apart"
 
         return check
 
     def gpt2(self, *arguments):
         return self.beside_peer("gpt2_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments)
 
+    def language(self, *arguments):
+        return self.beside_peer("language_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments)
+
+    def embeddings(self, model):
+        return self.beside_peer("embeddings_side_by_side.py", model, "--device", "cuda", "--precision", "bf16", "--json", "--proteins", "1024",
+                                "--batch", "32", "--turns", "3")
+
+    def sameness(self, figures):
+        """What run.reproducible costs: the ratio of the times of a step."""
+        self.beside_peer("sameness.py", "--device", "cuda", "--configs", ROOT / "configs", "--data", GPU / "data", "--turns", "3", "--steps",
+                         "6")(figures)
+
     def protein(self, model):
         return self.beside_peer("protein_side_by_side.py", model, "--plugins", GPU / "prefix/tests/plugins", "--configs", ROOT / "configs",
                                 "--structures", GPU / "data/protein-structures", "--device", "cuda", "--precision", "bf16", "--json",
                                 "--batch", "16", "--turns", "3", "--steps", "60")
 
-    def kernels(self, file_name, *sets):
-        """What the device did in a step of GPT-2 124M, 16 full sequences, between runs of 4 and of 8 steps, by kernel."""
+    def kernels(self, file_name, tokens, batch, *sets):
+        """What the device did in a step of a language model, full sequences, between runs of 4 and of 8 steps, by kernel."""
 
         def check(figures):
             self.needs_device()
             pairs = [json.loads(text) for text in (GPU / "data/debian-descriptions/train.jsonl").read_text().splitlines()]
-            documents = ["\n".join(pair["document"] for pair in pairs[i : i + 50]) for i in range(0, len(pairs), 50)]
+            each = 50 * tokens // 1024
+            documents = ["\n".join(pair["document"] for pair in pairs[i : i + each]) for i in range(0, len(pairs), each)]
             (self.work / "long.jsonl").write_text("".join(json.dumps({"document": text, "summary": "Long"}) + "\n" for text in documents))
-            shape = ["task.language.num_hidden_layers=12", "task.language.num_attention_heads=12", "task.language.hidden_size=768",
-                     "task.language.max_position_embeddings=1024", "task.sequence.max_tokens=1024", f"task.tokenizer.path={GPU / 'data/gpt2'}", "task.data.train=long.jsonl",
-                     "train.global_batch=16", "train.micro_batch=16", "train.precision=bf16", *sets]
+            shape = [f"task.language.max_position_embeddings={tokens}", f"task.sequence.max_tokens={tokens}",
+                     f"task.tokenizer.path={GPU / 'data/gpt2'}", "task.data.train=long.jsonl", f"train.global_batch={batch}",
+                     f"train.micro_batch={batch}", "train.precision=bf16", *sets]
             rows = []
             for steps in (4, 8):
                 file = self.work / f"kernels-{steps}"
@@ -385,7 +407,7 @@ class Check:
     def third_part(self):
         """Compiling the peer takes 60 to 90 s each time, and an item 20 to 30 s more: the last ones may find no time left."""
         self.item("gpt-2, 16 x 1024", self.gpt2("--batch", "16", "--steps", "20"))
-        self.item("gpt-2's kernels", self.kernels("kernels.csv"))
+        self.item("gpt-2's kernels", self.kernels("kernels.csv", 1024, 16, *GPT2_124M))
         self.item("gpt-2, 8 x 1024", self.gpt2("--batch", "8", "--steps", "30"))
         self.item("gpt-2, summaries only", self.gpt2("--batch", "16", "--steps", "20", "--summaries"))
         self.item("gpt-2, dropout 0.1", self.gpt2("--batch", "16", "--steps", "20", "--dropout", "0.1"))
@@ -396,6 +418,22 @@ class Check:
         self.item("esm-2 8M", self.protein("esm2-8M"))
         self.item("protein encoder-decoder", self.protein("encoder-decoder"))
 
+    def fifth_part(self):
+        """Making the weights of 8 billion parameters and reading them twice takes a minute or two of each item."""
+        self.item("llama 1b, 2 x 4096", self.language("--model", "llama-1b", "--batch", "2"))
+        self.item("llama 1b's kernels", self.kernels("llama-kernels.csv", 4096, 2, *LLAMA_1B))
+        lora = ["--lora", "16", "--recompute", "--batch", "2", "--steps", "4"]
+        self.item("llama 8b, lora", self.language("--model", "llama-8b", *lora))
+        self.item("llama 8b, lora over nf4", self.language("--model", "llama-8b", *lora, "--frozen", "nf4", "--alone"))
+        self.item("qwen2.5 7b, lora", self.language("--model", "qwen2.5-7b", *lora))
+        self.item("qwen2.5 7b, lora over nf4", self.language("--model", "qwen2.5-7b", *lora, "--frozen", "nf4", "--alone"))
+
+    def sixth_part(self):
+        model = "esm2-650M" if self.devices else "esm2-8M"
+        self.item("esm-2 650M", self.protein(model))
+        self.item("esm-2 650M, vectors", self.embeddings(model))
+        self.item("what sameness costs", self.sameness)
+
 
 def run(out, part, seconds):
     out = out.resolve()
@@ -404,7 +442,8 @@ def run(out, part, seconds):
     check = Check(out, name, seconds or (PART_SECONDS if part else float("inf")))
     if not check.devices:
         print("gpu-check: nvidia-smi finds no device: a rehearsal on an emulated one", flush=True)
-    parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part}
+    parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part,
+             "fifth": check.fifth_part, "sixth": check.sixth_part}
     try:
         check.item("libraries", check.libraries)
         if check.record.verdict("failed"):

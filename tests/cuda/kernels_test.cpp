@@ -176,6 +176,13 @@ TEST_P(Kernels, AreWhatLayersUse) {
   EXPECT_TRUE(gelu_again_and_backward(x, x.clone(), Gelu::kTanh).dx_sum.defined());
   const at::Tensor odd = rounded(values({kFewRows, vector() + 1}, 1));
   EXPECT_FALSE(gelu_again_and_backward(odd, odd.clone(), Gelu::kTanh).dx_sum.defined());
+  EXPECT_TRUE(cuda::has_gated_kernels_for(x));
+  EXPECT_FALSE(cuda::has_gated_kernels_for(odd));
+  for (const int64_t width : {64, 96, 128}) {
+    const at::Tensor heads = rounded(values({kFewRows, 3 * width}, 1)), norm = rounded(values({width}, 2));
+    EXPECT_TRUE(cuda::has_head_kernels_for(
+        heads, {.width = width, .queries = 1, .turned = 2, .query_weight = norm, .key_weight = norm}));
+  }
 }
 
 class Head : public InPlace {};

@@ -5,7 +5,9 @@
 #include "tests/cuda/place.hpp"
 #include "transformer/blocks.hpp"
 #include "transformer/coded.hpp"
+#include "transformer/gated_unit.hpp"
 #include "transformer/gemm.hpp"
+#include "transformer/heads.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::tests {
@@ -67,13 +69,42 @@ TEST_P(Layers, Mlp) {
   }
 }
 
-// Llama's SwiGLU: RMS norm, no biases.
-TEST_P(Layers, Swiglu) {
-  expect_same({values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth, 2 * kInner}, 4) * 0.3,
-               values({kInner, kWidth}, 6) * 0.3},
-              [](const Tensors& t, at::ScalarType compute) {
-                return norm_swiglu_residual(t[0], {t[1], {}, kEps}, {t[2], {}}, {t[3], {}}, compute);
-              });
+// Llama's and Gemma's MLPs: RMS norm, no biases.
+TEST_P(Layers, GatedUnits) {
+  for (const int64_t inner : {kInner, 2 * kWidth}) {
+    for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+      expect_same({values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth, 2 * inner}, 4) * 0.3,
+                   values({inner, kWidth}, 6) * 0.3},
+                  [&](const Tensors& t, at::ScalarType compute) {
+                    return norm_gated_residual(t[0], {t[1], {}, kEps}, {t[2], {}}, {t[3], {}}, compute, gate);
+                  });
+      expect_same({values({kRows, 2 * inner}, 1)},
+                  [&](const Tensors& t, at::ScalarType) { return gated_unit(t[0], gate); });
+    }
+  }
+}
+
+// Heads of 64 channels, of 96, whose lanes are no power of two, and of 20, which no kernel takes. Queries,
+// keys and values, and keys and values alone.
+TEST_P(Layers, HeadsThatAreNormedAndTurned) {
+  for (const int64_t width : {64, 96, 20}) {
+    for (const int64_t queries : {4, 0}) {
+      const at::Tensor frequencies = rotary_frequencies(width);
+      const auto ready = [&](const Tensors& t, bool normed) {
+        const Rotation rotation = transformer::rotation(
+            at::arange(kRows, at::TensorOptions(t[0].device()).dtype(at::kLong)) * 3, frequencies);
+        const auto norm = [&](size_t i) { return normed ? Norm{t[i], {}, kEps} : Norm{}; };
+        return ready_heads(t[0].clone(), {0, queries * width, norm(1)}, {queries * width, 2 * width, norm(2)},
+                           rotation);
+      };
+      const at::Tensor x = values({kRows, (queries + 4) * width}, 1);
+      for (const bool normed : {true, false})
+        expect_same({x, values({width}, 2), values({width}, 3)}, [&](const Tensors& t, at::ScalarType) {
+          // Whatever is not used has the gradient zero.
+          return ready(t, normed) + (t[1].sum() + t[2].sum()) * 0;
+        });
+    }
+  }
 }
 
 // Whole numbers up to 127 in each row, times a power of two: the values have no more digits than any type.

@@ -393,5 +393,58 @@ TEST_F(Adapters, MayHaveABaseInFewBits) {
               HasSubstr("has no frozen matrices, of 64 inputs or a multiple of it, that may be kept so"));
 }
 
+// What is frozen is that of the folder, which must be there, and the very same, for all that is done with
+// such a checkpoint.
+TEST_F(Adapters, MayLeaveTheBaseOutOfCheckpoints) {
+  const auto with = [](const std::string& dir, const Words& more) {
+    return more + Words{"run.dir=" + dir,
+                        "checkpoint.frozen=" + std::string(dir == "kept" ? dir : "left_out"),
+                        "train.frozen_precision=bf16"};
+  };
+  const auto bytes_of = [&](const std::string& dir) {
+    uintmax_t bytes = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(path(dir + "/checkpoints")))
+      if (entry.path().extension() == ".safetensors") bytes += entry.file_size();
+    return bytes;
+  };
+  const Words sharded{"launch.processes=2", "strategy.plugin=sharded", "strategy.zero_stage=3"};
+  call("run", with("kept", {"checkpoint.keep=1"})).ended(0);
+  call("run", with("left", {"checkpoint.keep=1", "train.max_steps=5"})).ended(0);
+  call("run", with("left", sharded + Words{"checkpoint.keep=1"})).ended(0);
+  EXPECT_EQ(curve("left"), curve("kept"));
+  EXPECT_EQ(loss_of("left"), loss_of("kept"));
+  EXPECT_LT(bytes_of("left"), bytes_of("kept") / 2);
+  for (const char* dir : {"kept", "left"}) {
+    call("evaluate",
+         with(dir, {"--checkpoint", "last", "--split", "val", "--output", std::string(dir) + ".json"}))
+        .ended(0);
+    call("export", with(dir, {"--checkpoint", "last", "--output", std::string(dir) + "-whole",
+                              "task.language.lora.merge=true"}))
+        .ended(0);
+    call("run", {"run.dir=after-" + std::string(dir), "train.init_from=" + std::string(dir),
+                 "train.frozen_precision=bf16", "train.max_steps=2"})
+        .ended(0);
+  }
+  EXPECT_EQ(read_json(path("left.json"))["figures"], read_json(path("kept.json"))["figures"]);
+  EXPECT_EQ(read_text(path("left-whole/model.safetensors")), read_text(path("kept-whole/model.safetensors")));
+  EXPECT_EQ(curve("after-left"), curve("after-kept"));
+
+  const Words evaluate = with("left", {"--checkpoint", "last", "--split", "val", "--output", "again.json"});
+  fs::rename(path("base/export"), path("moved"));
+  EXPECT_THAT(
+      call("evaluate", evaluate).ended(2).err,
+      testing::AllOf(HasSubstr("has no frozen weights (checkpoint.frozen = \"left_out\")"),
+                     HasSubstr("there is no folder base/export"), HasSubstr("train.init_from=FOLDER")));
+  call("evaluate", evaluate + Words{"train.init_from=moved"}).ended(0);
+  EXPECT_EQ(read_json(path("again.json"))["figures"], read_json(path("kept.json"))["figures"]);
+  std::string model = read_text(path("moved/model.safetensors"));
+  model.back() = static_cast<char>(model.back() ^ 1);
+  write_text(path("moved/model.safetensors"), model);
+  EXPECT_THAT(call("evaluate", evaluate + Words{"train.init_from=moved"}).ended(2).err,
+              HasSubstr("moved/model.safetensors is another file now: its CRC-32C is "));
+  EXPECT_THAT(call("run", with("other", {"train.init_from=kept"})).ended(2).err,
+              HasSubstr("checkpoint.frozen=left_out: "));
+}
+
 }  // namespace
 }  // namespace pipeline::tests

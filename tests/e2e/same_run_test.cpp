@@ -39,13 +39,27 @@ TEST_F(SameRun, HasTheSameBitsWithFewerSamplesThanTheBatch) {
 
 // Steps of 32 x 48 rows of 256: more than LibTorch and our own kernels leave to one thread.
 TEST_F(SameRun, HasTheSameBitsOnAnyNumberOfThreads) {
-  for (const char* threads : {"1", "2", "3"}) {
-    const std::string dir = std::string("threads-") + threads;
-    call("run", {"run.dir=" + dir, std::string("launch.threads=") + threads, "train.max_steps=3",
-                 "train.global_batch=32", "train.micro_batch=16", "task.language.hidden_size=256"})
+  const auto run = [&](const std::string& dir, const char* threads, int steps) {
+    call("run", {"run.dir=" + dir, std::string("launch.threads=") + threads,
+                 "train.max_steps=" + std::to_string(steps), "train.global_batch=32", "train.micro_batch=16",
+                 "task.language.hidden_size=256"})
         .ended(0);
-    EXPECT_EQ(curve(dir), curve("threads-1")) << threads;
-  }
+    return curve(dir);
+  };
+  const auto expected = run("one", "1", 3);
+  EXPECT_EQ(run("two", "2", 3), expected);
+  EXPECT_EQ(run("three", "3", 3), expected);
+  run("changing", "1", 1);
+  EXPECT_EQ(run("changing", "2", 3), expected);
+}
+
+// LibTorch reads that variable, and so do our kernels: without it both are as wide as this machine has them.
+TEST_F(SameRun, HasTheSameBitsOnProcessorsWithNarrowerVectors) {
+  train({"single", 1});
+  ::setenv("ATEN_CPU_CAPABILITY", "avx2", 1);
+  train({"single", 1}, {}, "narrow");
+  ::unsetenv("ATEN_CPU_CAPABILITY");
+  EXPECT_EQ(curve("narrow"), curve("single_1"));
 }
 
 TEST_F(SameRun, GoesOnUnderAnotherStrategy) {

@@ -56,10 +56,11 @@ config::Config with(std::vector<std::string> sets) {
 TEST(ComputeThreads, AreTheCoresSharedUnlessTheConfigurationSaysMore) {
   launch::Devices devices;
   devices.cores = 12;
-  EXPECT_EQ(compute_threads(with({}), devices, 5), 2u);
-  EXPECT_EQ(compute_threads(with({}), devices, 50), 1u);
-  EXPECT_EQ(compute_threads(with({"run.reproducible=true"}), devices, 1), 1u);
-  EXPECT_EQ(compute_threads(with({"run.reproducible=true", "launch.threads=7"}), devices, 2), 7u);
+  EXPECT_EQ(compute_threads(with({}), devices, 5, false), 2u);
+  EXPECT_EQ(compute_threads(with({}), devices, 50, false), 1u);
+  EXPECT_EQ(compute_threads(with({"run.reproducible=true"}), devices, 1, false), 1u);
+  EXPECT_EQ(compute_threads(with({"run.reproducible=true"}), devices, 1, true), 12u);
+  EXPECT_EQ(compute_threads(with({"run.reproducible=true", "launch.threads=7"}), devices, 2, false), 7u);
 }
 
 TEST(Environment, TellsLibrariesTheThreadsAndKeepsWhatTheUserSaid) {

@@ -58,15 +58,16 @@ Precision choose_precision(const config::Config& config, pl_device device, const
   return {.name = name, .parameter = narrow, .compute = narrow, .loss_scaling = name == "fp16"};
 }
 
-unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing) {
+unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing,
+                         bool same_on_any) {
   if (const auto threads = config.options().launch.threads; threads && *threads > 0)
     return static_cast<unsigned>(*threads);
-  if (config.options().run.reproducible) return 1;
+  if (config.options().run.reproducible && !same_on_any) return 1;
   return std::max(1u, devices.cores / sharing);
 }
 
 void set_environment(const config::Config& config, unsigned sharing) {
-  const std::string threads = std::to_string(compute_threads(config, launch::find_devices(), sharing));
+  const std::string threads = std::to_string(compute_threads(config, launch::find_devices(), sharing, false));
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, threads.c_str(), 1);
   // How often a thread that waits for others looks before it gives its core away. GNU OpenMP's 300,000 are
   // milliseconds, and where somebody else is at work on the machine, the thread that is waited for needs that

@@ -42,7 +42,8 @@ Items items_of(Session& session) {
   const pl_run_info& info = session.run_info();
   items["the kind of device"] = info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu";
   items["the precision"] = session.precision().name;
-  if ((info.flags & PL_RUN_REPRODUCIBLE) != 0) items["the number of threads"] = std::to_string(info.threads);
+  if ((info.flags & PL_RUN_REPRODUCIBLE) != 0 && !session.is_same_on_any_threads())
+    items["the number of threads"] = std::to_string(info.threads);
   items["the data's content"] = session.task().data_fingerprint();
   items["the number of training samples"] = std::to_string(session.task().sample_count(PL_SPLIT_TRAIN));
   items["the number of validation samples"] = std::to_string(session.task().sample_count(PL_SPLIT_VAL));

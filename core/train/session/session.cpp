@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -135,7 +136,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
            .flags = (options.run.reproducible ? PL_RUN_REPRODUCIBLE : 0u) |
                     (options.train.activation_checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
                     (options.loader.pin_memory && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
-           .threads = compute_threads(config_, devices_, sharing),
+           .threads = compute_threads(config_, devices_, sharing, is_same_on_any_threads()),
            .loader_processes = static_cast<uint32_t>(options.loader.processes),
            .rank = world.rank,
            .world_size = world.size,
@@ -204,6 +205,14 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
   backend_plugin_ = find(plugins::Kind::kBackend, backend, "backend.plugin");
   backend_context_.plugin = "backend " + backend;
   backend_config_.emplace(config_.plugin("backend", backend_plugin_->options(), owners));
+}
+
+bool Session::is_same_on_any_threads() const {
+  if (precision_.name != "fp32" && info_.device.type == PL_DEVICE_CPU) return false;
+  return std::ranges::all_of(
+      std::array{task_plugin_, strategy_plugin_, rules_->plugin()}, [](const plugins::Plugin* plugin) {
+        return plugin == nullptr || (plugin->runtime_extension().flags & PL_RUNTIME_SAME_ON_ANY_THREADS) != 0;
+      });
 }
 
 void Session::set_up_context(pl_context& context, const pl_run_info& info) {

@@ -79,8 +79,10 @@ struct Precision {
 // device cannot do.
 Precision choose_precision(const config::Config& config, pl_device device, const launch::Devices& devices);
 
-// The threads that one of `sharing` processes on this host computes with.
-unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing);
+// The threads that one of `sharing` processes on this host computes with. same_on_any: they do not change the
+// bits.
+unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing,
+                         bool same_on_any);
 
 // Sets the environment of this process, before a plugin is loaded: LibTorch and its libraries read it once.
 // What the user has set is kept, save the number of threads.
@@ -133,6 +135,8 @@ class Session {
   const config::CoreOptions& options() const { return config_.options(); }
   const BatchPlan& plan() const { return plan_; }
   const Precision& precision() const { return precision_; }
+  // Whether what the plugins compute has the same bits on any number of threads.
+  bool is_same_on_any_threads() const;
   const launch::Devices& devices() const { return devices_; }
   const pl_run_info& run_info() const { return info_; }
   plugins::Task& task() { return *task_; }

@@ -17,6 +17,7 @@
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/observe/format.hpp"
+#include "core/train/session/left_out.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -63,16 +64,23 @@ void require_not_diverged(const config::Config& config, observe::Log& log, const
   log.warning(fmt::format("{} = {}", key, text));
 }
 
-// The parameters of a task as a checkpoint must have them; with `may_encode`, also as float32 where the task
-// has 8 or 4 bits.
-std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task, bool may_encode) {
+bool is_left_out(const checkpoint::Checkpoint& from, std::string_view parameter) {
+  return std::ranges::find(from.contents().left_out.parameters, parameter) !=
+         from.contents().left_out.parameters.end();
+}
+
+// The parameters of a task as a checkpoint must have them. That of another stage may lack those that are new,
+// and have those as float32 that the task has in 8 or 4 bits.
+std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task, const checkpoint::Checkpoint& from,
+                                              bool is_of_stage) {
   std::vector<checkpoint::Wanted> wanted;
   for (const pl_parameter& parameter : task.parameters()) {
+    const bool may_be_new = is_of_stage && (parameter.flags & PL_PARAMETER_NEW) != 0;
     wanted.push_back({.parameter = std::string(view(parameter.name)),
                       .shape = plugins::stored_shape(parameter),
-                      .may_be_missing = (parameter.flags & PL_PARAMETER_NEW) != 0,
+                      .may_be_missing = may_be_new || is_left_out(from, view(parameter.name)),
                       .kind = std::string(plugins::value_kind(parameter))});
-    if (may_encode && plugins::is_coded(parameter))
+    if (is_of_stage && plugins::is_coded(parameter))
       wanted.back().value_shape = {parameter.shape, parameter.shape + parameter.ndim};
   }
   return wanted;
@@ -165,8 +173,9 @@ class InitialValues {
 // Loads the weights of another stage: what is new here keeps its initial value, what is kept in fewer bits
 // here is encoded, and what that stage lets go stays behind.
 void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
-  const checkpoint::Differences differ =
-      check_values(session, from, wanted_values(session.task(), true), true);
+  checkpoint::Differences differ =
+      check_values(session, from, wanted_values(session.task(), from, true), true);
+  std::erase_if(differ.missing, [&](const std::string& name) { return is_left_out(from, name); });
   if (!differ.missing.empty())
     session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
                                    observe::listed(differ.missing)));
@@ -176,6 +185,7 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   if (differ.missing.empty())
     for (const std::string& part : origins_of_parts(session))
       session.log().info(fmt::format("{} is not read: {} has all weights", part, from.path()));
+  if (!from.contents().left_out.folders.empty()) import_left_out(session, from);
   InitialValues initial(session.task(), &from);
   session.strategy().load_state(
       [&](const pl_piece& piece, void* destination) {
@@ -183,6 +193,19 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
         from.read(piece, destination);
       },
       true);
+}
+
+// Loads what `read` gives of a checkpoint of the very same model, and what that leaves out.
+void load_all(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read,
+              bool values_only) {
+  require_values(session, from);
+  if (!from.contents().left_out.folders.empty()) import_left_out(session, from);
+  InitialValues initial(session.task());
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) {
+        is_left_out(from, view(piece.parameter)) ? initial(piece, destination) : read(piece, destination);
+      },
+      values_only);
 }
 
 }  // namespace
@@ -196,20 +219,16 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 }
 
 void require_values(Session& session, const checkpoint::Checkpoint& from) {
-  std::vector<checkpoint::Wanted> wanted = wanted_values(session.task(), false);
-  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
-  check_values(session, from, wanted, false);
+  check_values(session, from, wanted_values(session.task(), from, false), false);
 }
 
 void load_state(Session& session, const checkpoint::Checkpoint& from) {
-  require_values(session, from);
-  session.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
+  load_all(
+      session, from, [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
 }
 
 void load_values(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read) {
-  require_values(session, from);
-  session.strategy().load_state(read, true);
+  load_all(session, from, read, true);
 }
 
 plugins::PieceReader moving_average_in(const checkpoint::Checkpoint& from) {
@@ -318,16 +337,20 @@ std::string load_weights(Session& session, const Origin& origin) {
       session.run_info().seed);
 }
 
+std::vector<std::string> keys_of_parts(const Session& session) {
+  std::vector<std::string> keys = session.task_config().keys();
+  std::erase_if(keys, [&](const std::string& key) {
+    return session.task_config().setting(key).option.type != PL_OPTION_PATH ||
+           (key != "init_from" && !key.ends_with(".init_from")) ||
+           session.task_config().find_string(key).value_or("").empty();
+  });
+  return keys;
+}
+
 std::vector<std::string> origins_of_parts(const Session& session) {
   std::vector<std::string> parts;
-  const config::PluginConfig& options = session.task_config();
-  for (const std::string& key : options.keys()) {
-    if (options.setting(key).option.type != PL_OPTION_PATH ||
-        (key != "init_from" && !key.ends_with(".init_from")))
-      continue;
-    if (const std::string folder = options.find_string(key).value_or(""); !folder.empty())
-      parts.push_back(fmt::format("task.{} = {}", key, folder));
-  }
+  for (const std::string& key : keys_of_parts(session))
+    parts.push_back(fmt::format("task.{} = {}", key, *session.task_config().find_string(key)));
   return parts;
 }
 

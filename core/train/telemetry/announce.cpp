@@ -67,9 +67,14 @@ std::string describe_backend(const Session& session) {
 void announce_place(const Session& session) {
   const pl_run_info& info = session.run_info();
   const World& world = session.processes().world();
+  const bool is_held = (info.flags & PL_RUN_REPRODUCIBLE) != 0 && info.threads == 1 &&
+                       session.devices().cores > 1 && !session.options().launch.threads &&
+                       !session.is_same_on_any_threads();
   announce(session.log(), "device",
-           fmt::format("{}, {} thread{}", launch::describe(info.device, session.devices()), info.threads,
-                       info.threads == 1 ? "" : "s"));
+           fmt::format(
+               "{}, {} thread{}{}", launch::describe(info.device, session.devices()), info.threads,
+               info.threads == 1 ? "" : "s",
+               is_held ? ", as sums of a plugin may depend on it (launch.threads sets another number)" : ""));
   announce(session.log(), "processes",
            fmt::format("{}{}; this is rank {}, local rank {} on host {}", info.world_size,
                        world.launcher.empty() ? "" : fmt::format(", started by {}", world.launcher),

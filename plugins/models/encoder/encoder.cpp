@@ -72,7 +72,7 @@ void Encoder::add_layer(int64_t number) {
   }
   layer.projection = linear(names.layer.projection, width, width);
   layer.mlp_norm = norm(names.layer.mlp_norm);
-  layer.is_gated = row_.is_gated;
+  if (row_.is_gated) layer.gate = transformer::Gate::kSilu;
   layer.up = linear(names.layer.up, width, inner, row_.is_gated ? 2 : 1);
   layer.down = linear(names.layer.down, inner, width);
   layers_.push_back(std::move(layer));

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
 
 #include "hugging_face/config_fields.hpp"
 #include "language/config.hpp"
+#include "transformer/gated_unit.hpp"
 
 namespace pipeline::language {
 
@@ -51,13 +53,12 @@ struct Architecture {
   Names names = {};
 
   // How layers are made.
-  bool is_rotary = true;             // positions turn queries and keys; otherwise they are a table
-  bool is_rms = true;                // norms without mean and bias
-  bool is_gated = true;              // SwiGLU; otherwise an MLP with GELU
+  bool is_rotary = true;  // positions turn queries and keys; otherwise they are a table
+  bool is_rms = true;     // norms without mean and bias
+  std::optional<transformer::Gate> gate = transformer::Gate::kSilu;  // none: an MLP with GELU
   bool has_local_positions = false;  // layers with a window have rope_local_theta; `read` reads them
   bool takes_any_head = true;        // head_dim, where num_attention_heads does not divide hidden_size
   bool has_output_bias = true;       // with attention_bias, of what attention gives back, too
-  bool is_gelu_gate = false;         // GeGLU, with GELU's tanh form
   bool is_embedding_scaled = false;  // by sqrt(hidden_size)
   bool is_norm_above_one = false;    // norms multiply by 1 + weight
   bool has_query_norm = false;       // RMS norms of the heads of queries and keys,

@@ -150,7 +150,7 @@ void Config::check() const {
 }
 
 int64_t usual_inner(const Config& config) {
-  if (config.intermediate_size > 0 || !row_of(config).is_gated) return config.inner();
+  if (config.intermediate_size > 0 || !row_of(config).gate) return config.inner();
   constexpr int64_t kMultiple = 32;
   return (8 * config.hidden_size / 3 + kMultiple - 1) / kMultiple * kMultiple;
 }

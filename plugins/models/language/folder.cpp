@@ -169,7 +169,7 @@ std::vector<LoraTarget> lora_targets(const Config& config, uint32_t first_unit) 
     matrices.push_back({"mlp.gate_proj", &Layer::up_lora, 0, width, inner});
     matrices.push_back({"mlp.up_proj", &Layer::up_lora, inner, width, inner});
   } else {
-    matrices.push_back({names.up, &Layer::up_lora, 0, width, (row.is_gated ? 2 : 1) * inner});
+    matrices.push_back({names.up, &Layer::up_lora, 0, width, (row.gate ? 2 : 1) * inner});
   }
   matrices.push_back({names.down, &Layer::down_lora, 0, inner, width});
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)

@@ -88,7 +88,8 @@ Architecture gemma(const char* name, const char* config_class, const char* model
   row.names.attention_end_norm = "post_attention_layernorm";
   row.names.mlp_end_norm = "post_feedforward_layernorm";
   row.takes_any_head = false;
-  row.is_gelu_gate = row.is_embedding_scaled = row.is_norm_above_one = true;
+  row.is_embedding_scaled = row.is_norm_above_one = true;
+  row.gate = transformer::Gate::kGelu;
   return row;
 }
 

@@ -78,7 +78,7 @@ const Architecture& gpt2() {
                 .plain = plain_name},
       .is_rotary = false,
       .is_rms = false,
-      .is_gated = false,
+      .gate = {},
       .is_residual_scaled = true};
   return kRow;
 }

@@ -110,13 +110,12 @@ void LanguageModel::add_layer(int64_t index) {
   layer.projection = linear(names.projection, queries, {width},
                             config_.attention_bias && architecture_.has_output_bias, into_residual);
   layer.mlp_norm = norm(names.mlp_norm, width);
-  layer.is_gated = architecture_.is_gated;
-  layer.is_gelu_gate = architecture_.is_gelu_gate;
+  layer.gate = architecture_.gate;
   layer.is_local = config_.is_local(index);
   layer.is_unturned = !config_.is_turned(index);
   layer.attention_end_norm = norm(names.attention_end_norm, width);
   layer.mlp_end_norm = norm(names.mlp_end_norm, width);
-  layer.up = linear(names.up, width, std::vector(layer.is_gated ? 2 : 1, inner), config_.mlp_bias, deviation);
+  layer.up = linear(names.up, width, std::vector(layer.gate ? 2 : 1, inner), config_.mlp_bias, deviation);
   layer.down = linear(names.down, inner, {width}, config_.mlp_bias, into_residual);
   layers_.push_back(std::move(layer));
 }
@@ -233,7 +232,7 @@ double LanguageModel::flops(const PackedBatch& batch) const {
       layers += 2 * static_cast<double>(length * length - outside * outside) * queries;
     }
     layers += 2 * static_cast<double>(batch.sequences.rows()) * width *
-              (2 * queries + 2 * keys + (architecture_.is_gated ? 3 : 2) * inner);
+              (2 * queries + 2 * keys + (architecture_.gate ? 3 : 2) * inner);
   }
   const double head =
       2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(config_.vocab_size);
@@ -249,10 +248,10 @@ at::Tensor LanguageModel::embed_with(const at::Tensor& tokens, const at::Tensor&
 at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& positions,
                                 at::ScalarType compute, const Attention& attend) const {
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
-  at::Tensor qkv = transformer::attention_input(layer, x, 0, transformer::outputs(layer.qkv.weight), compute);
-  if (frequencies_.defined() && !layer.is_unturned)
-    qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
-                               rotation(positions, layer.is_local));
+  const bool is_turned = frequencies_.defined() && !layer.is_unturned;
+  const at::Tensor qkv = transformer::attention_input(
+      layer, x, 0, transformer::outputs(layer.qkv.weight),
+      is_turned ? rotation(positions, layer.is_local) : transformer::Rotation{}, compute);
   return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});
 }
 

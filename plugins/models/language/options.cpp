@@ -68,7 +68,7 @@ Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
   Config made = static_cast<const Config&>(*this);
   made.vocab_size = std::max(tokenizer.size, vocab_size);
   made.written_tokens = vocab_size > tokenizer.size ? tokenizer.size : 0;
-  if (row.is_gated) made.intermediate_size = usual_inner(*this);
+  if (row.gate) made.intermediate_size = usual_inner(*this);
   if (!row.has(&Config::tie_word_embeddings)) made.tie_word_embeddings = true;
   made.attention_bias = attention_bias || row.defaults.attention_bias;
   made.mlp_bias = mlp_bias || row.defaults.mlp_bias;

@@ -111,6 +111,7 @@ class Heads {
         .positions = layout_.positions.empty() ? positions_ : at_offset(positions_, head.query_row),
         .window = layout_.window_in_force(),
         .scale = static_cast<float>(layout_.scale_of(width_)),
+        .softcap = static_cast<float>(layout_.softcap),
         .bias = at_offset(bias_, head.pair),
         .dropout_key = dropout_row_key(dropout_.key, static_cast<uint64_t>(s * layout_.heads + h)),
         .dropout_threshold = dropout_.active() ? dropout_.threshold() : 0,
@@ -305,8 +306,8 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
 
 bool kernels_take(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionLayout& layout, const at::Tensor& bias) {
-  return layout.softcap == 0 && fast_rows(q) && fast_rows(k) && fast_rows(v) && k.stride(0) == v.stride(0) &&
-         (!bias.defined() || (bias.dim() == 1 && bias.scalar_type() == at::kFloat));
+  return fast_rows(q) && fast_rows(k) && fast_rows(v) && k.stride(0) == v.stride(0) &&
+         (!bias.defined() || (bias.dim() == 1 && bias.scalar_type() == at::kFloat && layout.softcap == 0));
 }
 
 at::Tensor attention_by_kernels(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -66,9 +66,13 @@ bool flash_shares(const AttentionLayout& layout) {
 struct Flash {
   AttentionLayout layout;
   double dropout;
+  std::optional<double> scale;
+  std::optional<int64_t> before, after;  // keys that a query sees in its window, besides its own
 
   Flash(const AttentionLayout& of, const Dropout& drop, at::Device device)
       : layout(shared_by_layers(of)), dropout(drop.active() ? drop.p : 0.0) {
+    if (layout.scale != 0) scale = layout.scale;
+    if (const int64_t window = layout.window_in_force(); window > 0) before = window - 1, after = 0;
     // Computed again, this call must drop the same.
     if (drop.active()) seed_generator(at::globalContext().defaultGenerator(device), drop.key);
   }
@@ -79,17 +83,16 @@ struct Flash {
     auto [out, log_sum, random, unused, mask] =
         at::_flash_attention_forward(q, k, v, there.of_queries, there.of_keys, layout.queries.longest(),
                                      layout.keys.longest(), dropout, layout.causal,
-                                     /*return_debug_mask=*/false, /*scale=*/{}, /*window_size_left=*/{},
-                                     /*window_size_right=*/{}, there.seen);
+                                     /*return_debug_mask=*/false, scale, before, after, there.seen);
     return {out, log_sum, random, unused};
   }
   std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dout, const at::Tensor& q,
                                                           const at::Tensor& k, const at::Tensor& v,
                                                           at::ArrayRef<at::Tensor> forward) const {
     const FlashOffsets& there = flash_offsets(layout, q.device());
-    return at::_flash_attention_backward(dout, q, k, v, forward[0], forward[1], there.of_queries,
-                                         there.of_keys, layout.queries.longest(), layout.keys.longest(),
-                                         dropout, layout.causal, forward[2], forward[3]);
+    return at::_flash_attention_backward(
+        dout, q, k, v, forward[0], forward[1], there.of_queries, there.of_keys, layout.queries.longest(),
+        layout.keys.longest(), dropout, layout.causal, forward[2], forward[3], scale, before, after);
   }
 };
 
@@ -184,10 +187,6 @@ class CudnnSelfAttention : public torch::autograd::Function<CudnnSelfAttention> 
 
 bool is_half(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
-bool is_usual(const AttentionLayout& layout) {
-  return layout.window_in_force() == 0 && layout.scale == 0 && layout.softcap == 0;
-}
-
 constexpr int kOldestDevice = 80;
 constexpr int64_t kMultipleOfWidth = 8;
 
@@ -197,7 +196,7 @@ bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Ten
   constexpr int64_t kWidest = 256;  // elements of a head
   const int64_t width = q.size(1) / layout.heads;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
-      bias.defined() || !is_usual(layout) || layout.queries.rows() == 0 || layout.keys.rows() == 0) {
+      bias.defined() || layout.softcap != 0 || layout.queries.rows() == 0 || layout.keys.rows() == 0) {
     return false;
   }
   const auto seen = keys_seen(layout);
@@ -211,8 +210,9 @@ bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout
   const Ragged& rows = layout.queries;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
       bias.defined() || dropout.active() || at::globalContext().deterministicAlgorithms() ||
-      layout.sharing() != 1 || !is_usual(layout) || !layout.positions.empty() || tokens < kFewest ||
-      rows.sequences() == 0 || rows.starts != layout.keys.starts) {
+      layout.sharing() != 1 || layout.window_in_force() != 0 || layout.scale != 0 || layout.softcap != 0 ||
+      !layout.positions.empty() || tokens < kFewest || rows.sequences() == 0 ||
+      rows.starts != layout.keys.starts) {
     return false;
   }
   for (int64_t s = 0; s < rows.sequences(); ++s) {

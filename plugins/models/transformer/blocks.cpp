@@ -6,6 +6,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include "gated_unit.hpp"
 #include "gelu.hpp"
 #include "gemm.hpp"
 #include "kept.hpp"
@@ -136,6 +137,26 @@ class LinearResidual : public torch::autograd::Function<LinearResidual> {
   }
 };
 
+class AddProduct : public torch::autograd::Function<AddProduct> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& y, const Variable& h, const Variable& weight,
+                          int64_t first) {
+    at::Tensor part = y.narrow(1, first, weight.size(1));
+    gemm_out(part, h, as_factor(weight, h.scalar_type()), {.accumulate = true});
+    ctx->mark_dirty({y});
+    ctx->save_for_backward({kept_if(weight.requires_grad(), h), weight});
+    keep(ctx, first);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const at::Tensor dy = grads[0].contiguous(), part = dy.narrow(1, kept<int64_t>(ctx), t[1].size(1));
+    return {dy, ctx->needs_input_grad(1) ? input_gradient(part, t[1]) : Variable(),
+            weight_gradient(t[0], part, ctx->needs_input_grad(2)), Variable()};
+  }
+};
+
 class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
@@ -190,11 +211,11 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
   }
 };
 
-class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> {
+class NormGatedResidual : public torch::autograd::Function<NormGatedResidual> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
                           const Variable& norm_bias, const Variable& up_weight, const Variable& down_weight,
-                          double eps, at::ScalarType dtype) {
+                          double eps, at::ScalarType dtype, Gate gate) {
     LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     at::Tensor gated, kept_input;  // (N, 2 inner), of the norm
     {
@@ -202,7 +223,7 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
       kept_input = kept_normed(input, up_weight);
       gated = gemm(input, as_factor(up_weight, dtype));
     }
-    const at::Tensor h = swiglu(gated);
+    const at::Tensor h = gated_unit_of(gated, gate);
     at::Tensor y;
     if (x.scalar_type() == dtype) {
       y = gemm(h, down_weight, {.addend = x});
@@ -213,6 +234,7 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
     ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, up_weight, down_weight,
                             kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd), gated,
                             kept_input});
+    keep(ctx, gate);
     return y;
   }
 
@@ -221,26 +243,13 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
     const at::Tensor &down_weight = t[4], &gated = t[7];
     const at::Tensor dresidual = grads[0].contiguous(), dy = dresidual.to(gated.scalar_type());
     const bool need_down = ctx->needs_input_grad(4);
-    auto [h, dgated] = swiglu_again_and_backward(gated, input_gradient(dy, down_weight), need_down);
+    auto [h, dgated] =
+        gated_unit_again_and_backward(gated, input_gradient(dy, down_weight), kept<Gate>(ctx), need_down);
     const at::Tensor ddown = weight_gradient(h, dy, need_down);
     h.reset();
     const auto [d, dup] =
         NormedProduct{t[0], t[1], t[2], t[3], t[5], t[6], t[8]}.backward(ctx, dgated, dresidual);
-    return {d.x, d.weight, d.bias, dup, ddown, Variable(), Variable()};
-  }
-};
-
-class GatedUnit : public torch::autograd::Function<GatedUnit> {
- public:
-  static Variable forward(AutogradContext* ctx, const Variable& gated) {
-    ctx->save_for_backward({gated});
-    return swiglu(gated);
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    // A copy: it is overwritten, and the gradient may be somebody else's, too.
-    const at::Tensor dh = grads[0].clone(at::MemoryFormat::Contiguous);
-    return {swiglu_again_and_backward(ctx->get_saved_variables()[0], dh, false).dgated};
+    return {d.x, d.weight, d.bias, dup, ddown, Variable(), Variable(), Variable()};
   }
 };
 
@@ -272,6 +281,10 @@ at::Tensor linear(const at::Tensor& h, const Linear& linear) {
   return LinearResidual::apply(h, linear.weight, or_none(linear.bias, h), none, Dropout{});
 }
 
+at::Tensor add_product_(const at::Tensor& y, const at::Tensor& h, const at::Tensor& weight, int64_t first) {
+  return AddProduct::apply(y, h, weight, first);
+}
+
 at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
                            const Dropout& dropout) {
   return LinearResidual::apply(h, linear.weight, or_none(linear.bias, h), residual, dropout);
@@ -283,12 +296,10 @@ at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear
                                 norm.eps, dropout, compute, form);
 }
 
-at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
-                                at::ScalarType compute) {
-  return NormSwigluResidual::apply(x, norm.factor(), bias_of(norm), up.weight, down.weight, norm.eps,
-                                   compute);
+at::Tensor norm_gated_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
+                               at::ScalarType compute, Gate gate) {
+  return NormGatedResidual::apply(x, norm.factor(), bias_of(norm), up.weight, down.weight, norm.eps, compute,
+                                  gate);
 }
-
-at::Tensor gated_unit(const at::Tensor& gated) { return GatedUnit::apply(gated); }
 
 }  // namespace pipeline::transformer

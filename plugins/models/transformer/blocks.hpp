@@ -38,6 +38,11 @@ at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& line
 // h W + b: (N, out) in the dtype of h.
 at::Tensor linear(const at::Tensor& h, const Linear& linear);
 
+// Adds h W, in the dtype of h, to the columns of y (N, C) from `first` on, in place: y is the fresh output of
+// one of these.
+at::Tensor add_product_(const at::Tensor& y, const at::Tensor& h, const at::Tensor& weight,
+                        int64_t first = 0);
+
 // residual + dropout(h W + b): (N, C) in the dtype of residual.
 at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
                            const Dropout& dropout);
@@ -46,12 +51,8 @@ at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                              const Dropout& dropout, at::ScalarType compute, Gelu form = Gelu::kTanh);
 
-// x + h Wdown with h = silu(g) u and (g, u) = norm(x) Wup: the gated unit SwiGLU (Shazeer, arXiv:2002.05202).
-// up: (C, 2 inner), columns of g first; no biases.
-at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
-                                at::ScalarType compute);
-
-// The middle of norm_swiglu_residual() alone: (N, 2 inner) -> h (N, inner).
-at::Tensor gated_unit(const at::Tensor& gated);
+// x + gated_unit(norm(x) Wup) Wdown. up: (C, 2 inner), the gate's columns first; no biases.
+at::Tensor norm_gated_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
+                               at::ScalarType compute, Gate gate = Gate::kSilu);
 
 }  // namespace pipeline::transformer

@@ -3,14 +3,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "gated_unit.hpp"
 #include "gemm.hpp"
+#include "heads.hpp"
 #include "layer_norm.hpp"
 #include "packed_batch.hpp"
 
@@ -83,10 +83,6 @@ Dropout dropout_of(const Dropout& all, LoraSite first, size_t i) {
   return {all.p, dropout_key(all.key, static_cast<uint64_t>(first) + i)};
 }
 
-at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
-  return by.cos.defined() ? rotate_(x, width, by) : x;
-}
-
 // norm(x) in `compute`; only where LoRA reads a part of it, or there is no norm.
 at::Tensor normed_input(const at::Tensor& x, const Norm& norm, at::ScalarType compute) {
   if (!norm.weight.defined()) return x.to(compute);
@@ -113,7 +109,7 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
     int64_t begin, end;
   };
   std::vector<Part> wanted;
-  std::vector<at::Tensor> downs, small, parts;  // small: what each LoRA's `up` takes
+  std::vector<at::Tensor> downs, small;  // small: what each LoRA's `up` takes
   for (size_t i = 0; i < lora.size(); ++i) {
     const Lora& low = lora[i];
     const int64_t begin = std::max(low.first, first),
@@ -133,20 +129,13 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
     for (const at::Tensor& down : downs) ranks.push_back(down.size(1));
     small = norm_linear_if_any(x, norm, {at::cat(downs, 1), {}}, compute).split_with_sizes(ranks, 1);
   }
-  int64_t next = first;  // the first column that is not made yet
-  const auto zeros = [&](int64_t end) {
-    if (end > next) parts.push_back(at::zeros({x.size(0), end - next}, y.options()));
-    next = end;
-  };
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto& [number, begin, end] = wanted[i];
     const Lora& low = lora[number];
-    zeros(begin);
-    parts.push_back(linear(small[i], {low.up.narrow(1, begin - low.first, end - begin) * low.scale, {}}));
-    next = end;
+    y = add_product_(y, small[i], low.up.narrow(1, begin - low.first, end - begin) * low.scale,
+                     begin - first);
   }
-  zeros(first + count);
-  return y + at::cat(parts, 1);
+  return y;
 }
 
 // y with the LoRA of the matrix that made it of h.
@@ -155,7 +144,9 @@ at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<Lora>& lor
   for (size_t i = 0; i < lora.size(); ++i) {
     const Lora& low = lora[i];
     const at::Tensor input = dropout.active() ? dropped(h, dropout_of(dropout, numbers, i)) : h;
-    y = y + linear(linear(input, {low.down, {}}), {low.up * low.scale, {}}).to(y.scalar_type());
+    const at::Tensor small = linear(input, {low.down, {}}), up = low.up * low.scale;
+    y = small.scalar_type() == y.scalar_type() ? add_product_(y, small, up)
+                                               : y + linear(small, {up, {}}).to(y.scalar_type());
   }
   return y;
 }
@@ -189,25 +180,19 @@ Linear scaled(const Linear& linear, const at::Tensor& scale) {
           linear.bias.defined() ? linear.bias * scale : linear.bias};
 }
 
-at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
-  if (!layer.is_gelu_gate) return gated_unit(gated);
-  const int64_t inner = gated.size(1) / 2;
-  return at::gelu(gated.narrow(1, 0, inner), "tanh") * gated.narrow(1, inner, inner);
-}
-
 // The fused forms have no LoRA.
 at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, const Dropout& lora_dropout,
                Gelu form, at::ScalarType compute) {
   const bool is_plain = layer.up_lora.empty() && layer.down_lora.empty();
   const Linear down = scaled(layer.down, layer.mlp_scale);
-  if (is_plain && !layer.is_gated)
+  if (is_plain && !layer.gate)
     return norm_mlp_residual(x, layer.mlp_norm, layer.up, down, dropout, compute, form);
-  if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() && !layer.is_gelu_gate &&
+  if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() &&
       !layer.mlp_end_norm.weight.defined())
-    return norm_swiglu_residual(x, layer.mlp_norm, layer.up, down, compute);
+    return norm_gated_residual(x, layer.mlp_norm, layer.up, down, compute, *layer.gate);
   const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_lora, LoraSite::kUp,
                                             lora_dropout, 0, outputs(layer.up.weight), compute);
-  const at::Tensor h = layer.is_gated ? gate(layer, wide) : gelu(wide, form);
+  const at::Tensor h = layer.gate ? gated_unit(wide, *layer.gate) : gelu(wide, form);
   return to_residual(h, {down, layer.down_lora, LoraSite::kDown, layer.mlp_end_norm}, x, dropout,
                      lora_dropout);
 }
@@ -215,14 +200,13 @@ at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, 
 }  // namespace
 
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute, const Dropout& lora_dropout) {
+                           const Rotation& rotation, at::ScalarType compute, const Dropout& lora_dropout) {
   at::Tensor y = norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_lora, LoraSite::kQkv,
                                    lora_dropout, first, count, compute);
-  if (!layer.query_norm.weight.defined()) return y;
   const int64_t queries = inputs(layer.projection.weight), keys = (outputs(layer.qkv.weight) - queries) / 2;
   const int64_t queries_here = first == 0 ? queries : 0;
-  return norm_heads(y, {0, queries_here, layer.query_norm},
-                    {queries_here, first + count > queries ? keys : 0, layer.key_norm});
+  return ready_heads(y, {0, queries_here, layer.query_norm},
+                     {queries_here, first + count > queries ? keys : 0, layer.key_norm}, rotation);
 }
 
 bool few_rows(size_t wanted, int64_t all) {
@@ -296,18 +280,17 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
   const int64_t width = inputs(layer.projection.weight), keys = layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
   const Dropout lora_dropout = lora_dropout_of(shared, pass, number);
-  const auto input = [&](const at::Tensor& of, int64_t first, int64_t count) {
-    return attention_input(layer, of, first, count, pass.compute, lora_dropout);
+  const auto input = [&](const at::Tensor& of, int64_t first, int64_t count, const Rotation& by) {
+    return attention_input(layer, of, first, count, by, pass.compute, lora_dropout);
   };
   if (!rows.index.defined()) {
-    const at::Tensor qkv = rotated(input(x, 0, width + 2 * keys), width + keys, rotation);
+    const at::Tensor qkv = input(x, 0, width + 2 * keys, rotation);
     return after_attention(layer, number, ragged_self_attention(qkv, layout, dropout, bias), x, shared, pass);
   }
-  at::Tensor kv = rotated(input(x, width, 2 * keys), keys, rotation);
+  at::Tensor kv = input(x, width, 2 * keys, rotation);
   if (rows.key_index.defined()) kv = kv.index_select(0, rows.key_index);
   const at::Tensor picked = x.index_select(0, rows.index);
-  const at::Tensor q =
-      rotated(input(picked, 0, width), width, layer.is_unturned ? Rotation{} : rows.rotation);
+  const at::Tensor q = input(picked, 0, width, layer.is_unturned ? Rotation{} : rows.rotation);
   const at::Tensor h =
       ragged_attention(q, kv.narrow(1, 0, keys), kv.narrow(1, keys, keys), rows.layout, dropout, bias);
   return after_attention(layer, number, h, picked, shared, pass);

@@ -37,8 +37,7 @@ struct Layer {
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
-  bool is_gated = false;      // norm_swiglu_residual() instead of norm_mlp_residual()
-  bool is_gelu_gate = false;  // where it is gated: GELU's tanh form in place of SiLU
+  std::optional<Gate> gate = {};  // norm_gated_residual() instead of norm_mlp_residual()
   // Norms of queries' and keys' heads, or of all heads together, before positions turn them; undefined: none.
   Norm query_norm = {}, key_norm = {};
   // RMS norms of what attention and the MLP give, before it is added; undefined: none.
@@ -52,11 +51,12 @@ struct Layer {
   std::vector<Lora> up_lora = {}, down_lora = {};
 };
 
-// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, LoRA and
-// norms of their heads included: (N, count) in `compute`. The columns are all, the queries', or the others.
-// `lora_dropout`: see DropoutRates.
+// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, LoRA, norms of
+// their heads and rotary positions included: (N, count) in `compute`. The columns are all, the queries', or
+// the others. `lora_dropout`: see DropoutRates.
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute, const Dropout& lora_dropout = {});
+                           const Rotation& rotation, at::ScalarType compute,
+                           const Dropout& lora_dropout = {});
 
 struct LayerShape {
   int64_t width, inner;             // of the MLP

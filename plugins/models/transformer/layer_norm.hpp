@@ -28,14 +28,4 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
                                        const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
                                        const at::Tensor& residual, bool need_x, bool need_parameters);
 
-// Columns first .. first + count - 1 are heads, each as wide as the norm's weight (D); count 0: none.
-struct NormedHeads {
-  int64_t first = 0, count = 0;
-  Norm norm = {};  // without a bias
-};
-
-// x (N, C) with a norm over each head of some columns, as Qwen3 has of queries and keys, or over all of them
-// together, as ESM C; the others as they are. Differentiable.
-at::Tensor norm_heads(const at::Tensor& x, const NormedHeads& queries, const NormedHeads& keys);
-
 }  // namespace pipeline::transformer

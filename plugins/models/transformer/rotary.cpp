@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/pow.h>
 
+#include "cuda/kernels.hpp"
 #include "kept.hpp"
 #include "packed_batch.hpp"
 #include "parallel.hpp"
@@ -27,8 +29,15 @@ void turn_by_torch(at::Tensor& x, int64_t width, const at::Tensor& cos, const at
   first.copy_(turned);
 }
 
+cuda::Heads heads_of(int64_t width, const at::Tensor& cos, const at::Tensor& sin) {
+  const int64_t head = 2 * cos.size(1);
+  return {.width = head, .queries = 0, .turned = width / head, .cos = cos, .sin = sin};
+}
+
 // sign: 1, or -1 to turn back.
 void turn(at::Tensor& x, int64_t width, const at::Tensor& cos, const at::Tensor& sin, float sign) {
+  if (const cuda::Heads heads = heads_of(width, cos, sin); cuda::has_head_kernels_for(x, heads))
+    return cuda::turn_heads(x, x, heads, sign < 0);
   if (!fast_path(x)) return turn_by_torch(x, width, cos, sin, sign);
   const int64_t half = cos.size(1), stride = x.size(1);
   float* const data = x.mutable_data_ptr<float>();
@@ -61,9 +70,17 @@ class Rotate : public torch::autograd::Function<Rotate> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    // A copy: the gradient may be somebody else's, too.
-    at::Tensor dx = grads[0].clone(at::MemoryFormat::Contiguous);
-    turn(dx, kept<int64_t>(ctx), saved[0], saved[1], -1);
+    const int64_t width = kept<int64_t>(ctx);
+    const at::Tensor dy = grads[0].contiguous();
+    const cuda::Heads heads = heads_of(width, saved[0], saved[1]);
+    at::Tensor dx;  // a copy: the gradient may be somebody else's, too
+    if (cuda::has_head_kernels_for(dy, heads)) {
+      dx = at::empty_like(dy);
+      cuda::turn_heads(dy, dx, heads, /*back=*/true);
+    } else {
+      dx = dy.clone();
+      turn(dx, width, saved[0], saved[1], -1);
+    }
     return {dx, Variable(), Variable(), Variable()};
   }
 };

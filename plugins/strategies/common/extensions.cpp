@@ -94,6 +94,7 @@ double cpu_peak(int threads) {
 const void* extension_named(std::string_view id) {
   static const pl_runtime runtime = [] {
     pl_runtime all = *runtime_extension();
+    all.flags = PL_RUNTIME_SAME_ON_ANY_THREADS;
     all.peak_flops = measure_peak_flops;
     return all;
   }();

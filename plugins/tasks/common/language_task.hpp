@@ -118,7 +118,7 @@ BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samp
 template <class TaskT>
 class TokenizerTask : public TaskT {
  public:
-  static constexpr bool kHasUnits = true;
+  static constexpr bool kHasUnits = true, kIsSameOnAnyThreads = true;
 
   explicit TokenizerTask(typename TaskT::Setup setup)
       : TaskT(std::move(setup)), tokenizer_(this->config().tokenizer, this->context(), this->errors()) {}

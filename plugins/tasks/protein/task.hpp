@@ -23,7 +23,7 @@ using pipeline::protein::ProteinModel;
 class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> {
  public:
   using TorchTask::TorchTask;
-  static constexpr bool kHasUnits = true;
+  static constexpr bool kHasUnits = true, kIsSameOnAnyThreads = true;
 
   // The training data's frequencies of amino acids, what an imported model has besides parameters, what was
   // learnt from, and what the objective adds.

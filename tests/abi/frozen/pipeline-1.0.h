@@ -579,9 +579,10 @@ typedef struct pl_global_outputs {
   pl_error* (*outputs)(pl_task* self, const pl_batch* batch, const pl_outputs_args* args);
 } pl_global_outputs;
 #define PL_EXTENSION_RUNTIME "pl.runtime/1"
+#define PL_RUNTIME_SAME_ON_ANY_THREADS 1u
 typedef struct pl_runtime {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags;
   pl_error* (*peak_flops)(const pl_host* host, const pl_run_info* info, double* out);
   pl_error* (*empty_cache)(const pl_host* host, const pl_run_info* info);
   pl_error* (*start_profile)(const pl_host* host, const pl_run_info* info);

@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "device.hpp"
@@ -20,13 +21,16 @@ struct One {
   at::Tensor q, k, v;
   double scale;
   bool causal;
+  int64_t before;   // causal: how many keys before its own a query sees; below 0: all
   at::Tensor kept;  // (n, m), 0 or what dropout scales by; undefined: all are kept
 
   at::Tensor scores() const {
     const at::Tensor s = at::mm(q, k.t()) * scale;
     if (!causal) return s;
     const int64_t n = q.size(0), m = k.size(0);
-    return s.masked_fill(at::ones({n, m}, at::kBool).tril(m - n).logical_not_(), -INFINITY);
+    at::Tensor seen = at::ones({n, m}, at::kBool).tril(m - n);
+    if (before >= 0) seen = seen.triu(m - n - before);
+    return s.masked_fill(seen.logical_not_(), -INFINITY);
   }
   at::Tensor log_sum() const {
     return k.size(0) == 0 ? at::full({q.size(0)}, INFINITY) : scores().logsumexp(1);
@@ -52,6 +56,8 @@ struct Sequences {
   double dropout;
   bool causal;
   uint64_t seed;
+  std::optional<double> scale = {};
+  int64_t before = -1;
 
   int64_t count() const { return static_cast<int64_t>(q_starts.size()) - 1; }
   int64_t heads() const { return q.size(1); }
@@ -68,8 +74,9 @@ struct Sequences {
     One made{rows(q, s, head).to(at::kFloat),
              key_rows(k, s, head).to(at::kFloat),
              key_rows(v, s, head).to(at::kFloat),
-             1 / std::sqrt(static_cast<double>(q.size(2))),
+             scale.value_or(1 / std::sqrt(static_cast<double>(q.size(2)))),
              causal,
+             before,
              {}};
     if (dropout > 0) {
       const auto place = static_cast<uint64_t>(s * heads() + head);
@@ -162,6 +169,15 @@ Three backward(const Sequences& of, const at::Tensor& dout, const at::Tensor& ou
   return {back(dq), back(dk), back(dv)};
 }
 
+Sequences in_window(Sequences of, std::optional<double> scale, std::optional<int64_t> left,
+                    std::optional<int64_t> right) {
+  TORCH_CHECK(left.has_value() == right.has_value() && right.value_or(0) == 0 && (of.causal || !left),
+              "emulated for causal windows");
+  of.scale = scale;
+  of.before = left.value_or(-1);
+  return of;
+}
+
 Five flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
            const std::optional<at::Tensor>& q_starts, const std::optional<at::Tensor>& k_starts,
            int64_t most_q, int64_t most_k, double dropout, bool causal, bool, std::optional<double> scale,
@@ -172,20 +188,22 @@ Five flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
            const std::optional<at::Tensor>& /*blocks*/, std::optional<int64_t> /*splits*/
 #endif
 ) {
-  TORCH_CHECK(q_starts && k_starts && !scale && !left && !right && !slopes, "emulated for ragged batches");
-  return forward(sequences(q, k, v, *q_starts, *k_starts, most_q, most_k, seen, dropout, causal,
-                           default_generator().current_seed()));
+  TORCH_CHECK(q_starts && k_starts && !slopes, "emulated for ragged batches");
+  return forward(in_window(sequences(q, k, v, *q_starts, *k_starts, most_q, most_k, seen, dropout, causal,
+                                     default_generator().current_seed()),
+                           scale, left, right));
 }
 
 Three flash_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const at::Tensor& out, const at::Tensor& log_sums, const at::Tensor& q_starts,
                      const at::Tensor& k_starts, int64_t most_q, int64_t most_k, double dropout, bool causal,
-                     const at::Tensor& random, const at::Tensor&, std::optional<double>,
-                     std::optional<int64_t>, std::optional<int64_t>) {
+                     const at::Tensor& random, const at::Tensor&, std::optional<double> scale,
+                     std::optional<int64_t> left, std::optional<int64_t> right) {
   check(dout, q, "dout"), check(out, q, "out");
   TORCH_CHECK(dout.sizes() == q.sizes() && out.sizes() == q.sizes(), "dout and out must have the shape of q");
   const auto seed = static_cast<uint64_t>(from_device(random).select(0, 0).item<int64_t>());
-  return backward(sequences(q, k, v, q_starts, k_starts, most_q, most_k, {}, dropout, causal, seed),
+  return backward(in_window(sequences(q, k, v, q_starts, k_starts, most_q, most_k, {}, dropout, causal, seed),
+                            scale, left, right),
                   from_device(dout), from_device(out), from_device(log_sums));
 }
 

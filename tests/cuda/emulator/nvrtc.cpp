@@ -15,7 +15,9 @@ namespace on_host {
 #include "transformer/cuda/column_sum.cu"
 #include "transformer/cuda/cross_entropy.cu"
 #include "transformer/cuda/decode.cu"
+#include "transformer/cuda/gated_unit.cu"
 #include "transformer/cuda/gelu.cu"
+#include "transformer/cuda/heads.cu"
 #include "transformer/cuda/layer_norm.cu"
 #pragma GCC pop_options
 
@@ -43,9 +45,10 @@ Kernel kernel(void (*function)(Arguments...)) {
 #define KERNEL(name) \
   { #name, kernel(on_host::name) }
 #define KERNELS(name) KERNEL(name##_float), KERNEL(name##_bfloat16), KERNEL(name##_float16)
-const std::map<std::string, Kernel, std::less<>> kKernels{KERNELS(column_sum), KERNELS(cross_entropy),
-                                                          KERNELS(decode), KERNELS(gelu_backward),
-                                                          KERNELS(layer_norm_backward)};
+const std::map<std::string, Kernel, std::less<>> kKernels{
+    KERNELS(column_sum), KERNELS(cross_entropy),       KERNELS(decode),
+    KERNELS(gated_unit), KERNELS(gated_unit_backward), KERNELS(gelu_backward),
+    KERNELS(heads),      KERNELS(heads_backward),      KERNELS(layer_norm_backward)};
 
 constexpr int kNotFound = 500;
 char some_module;

@@ -67,13 +67,12 @@ TEST(MatrixForm, ValuesComeBackAsNearAsTheirBitsAllow) {
     const std::vector<float> values = normal_values(rows * columns);
     for (const Form form : {Form::kInt8, Form::kNf4}) {
       const std::vector<float> back = decoded(form, rows, columns, encoded(form, rows, columns, values));
-      for (size_t i = 0; i < values.size(); ++i) {
-        const size_t block = form == Form::kNf4 ? kBlock : static_cast<size_t>(columns);
-        const auto first = values.begin() + static_cast<int64_t>(i / block * block);
+      const size_t block = form == Form::kNf4 ? kBlock : static_cast<size_t>(columns);
+      for (size_t first = 0; first < values.size(); first += block) {
         float size = 0;
-        for (auto v = first; v != first + static_cast<int64_t>(block); ++v)
-          size = std::max(size, std::abs(*v));
-        ASSERT_NEAR(back[i], values[i], size * (form == Form::kNf4 ? 0.17f : 0.5f / 127 + 1e-6f)) << i;
+        for (size_t i = first; i < first + block; ++i) size = std::max(size, std::abs(values[i]));
+        for (size_t i = first; i < first + block; ++i)
+          ASSERT_NEAR(back[i], values[i], size * (form == Form::kNf4 ? 0.17f : 0.5f / 127 + 1e-6f)) << i;
       }
     }
   }

@@ -62,6 +62,11 @@ TEST(AttentionTest, ScaledAndCapped) {
   EXPECT_TRUE(ragged_self_attention(qkv, one).allclose(expected, 1e-5, 1e-6));
   one.window = 4;
   EXPECT_FALSE(ragged_self_attention(qkv, one).allclose(expected, 1e-3, 1e-3));
+  for (const double cap : {0.01, 1.0, 50.0}) {  // from scores far beyond it to those that it hardly changes
+    layout.softcap = cap;
+    expect_self_attention(layout, {}, 20);
+    expect_self_attention(layout, {0.3, 11}, 20);
+  }
 }
 
 // A key outside of the window has no say, and inside it all are as without one.
@@ -158,6 +163,11 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
   EXPECT_TRUE(flash_can(rows(64), sharing(layout, 2, 1), {}, 90));
   EXPECT_TRUE(flash_can(rows(64), queries_at(layout, {3, 4, 5}), {}, 90));
   EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {2, 3, 5}), {}, 90));
+  AttentionLayout windowed = layout;
+  windowed.window = 2, windowed.scale = 0.3;
+  EXPECT_TRUE(flash_can(rows(64), windowed, {}, 90));
+  windowed.softcap = 50;
+  EXPECT_FALSE(flash_can(rows(64), windowed, {}, 90));
   AttentionLayout cached = layout;
   cached.decoding = true;
   EXPECT_TRUE(flash_can(rows(64), queries_at(cached, {2, 3, 5}), {}, 90));

@@ -6,6 +6,7 @@
 
 #include "gradients.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/heads.hpp"
 #include "transformer/layer_norm.hpp"
 
 namespace pipeline::transformer::testing {
@@ -77,7 +78,7 @@ Tensors swiglu_inputs(int64_t rows = kNormRows) {
           values({kNormWidth, 2 * kNormInner}, 4) * 0.3, values({kNormInner, kNormWidth}, 6) * 0.3};
 }
 at::Tensor swiglu_block(const Tensors& t, at::ScalarType compute = at::kFloat) {
-  return norm_swiglu_residual(t[0], {t[1], {}, kNormEps}, {t[2], {}}, {t[3], {}}, compute);
+  return norm_gated_residual(t[0], {t[1], {}, kNormEps}, {t[2], {}}, {t[3], {}}, compute);
 }
 at::Tensor exact_swiglu(const Tensors& t) {
   const at::Tensor gated = at::mm(exact_rms_norm(t[0], t[1]), t[2]);

@@ -65,7 +65,7 @@ class FrozenTest : public ::testing::TestWithParam<bool> {
     const at::Tensor qkv = rotate_(norm_linear(x, {t[0], bias(0)}, {t[1], bias(1)}, at::kFloat),
                                    kFrozenWidth + kFrozenKeys, by_);
     const at::Tensor middle = linear_residual(ragged_self_attention(qkv, layout), {t[2], bias(2)}, x, {});
-    if (gated) return norm_swiglu_residual(middle, {t[3], {}}, {t[4], {}}, {t[5], {}}, at::kFloat);
+    if (gated) return norm_gated_residual(middle, {t[3], {}}, {t[4], {}}, {t[5], {}}, at::kFloat);
     return norm_mlp_residual(middle, {t[3], bias(3)}, {t[4], bias(4)}, {t[5], bias(5)}, {}, at::kFloat);
   }
 
@@ -143,8 +143,8 @@ TEST(FrozenBlocksTest, InFewBitsHaveTheValuesOfTheSameWeightsInFloat32) {
     const auto run = [&](const at::Tensor& x, const Tensors& t, at::ScalarType compute) {
       const at::Tensor y = norm_linear(x, {norm, {}}, columns({t[0], {}}, kIn, kIn), compute);
       const at::Tensor z = linear(y.narrow(1, 0, kIn), columns({t[0], bias}, 2 * kIn, kIn)).to(at::kFloat);
-      return norm_swiglu_residual(linear_residual(z, columns({t[0], {}}, 0, kIn), x, {}), {norm, {}},
-                                  {t[1], {}}, {t[2], {}}, compute);
+      return norm_gated_residual(linear_residual(z, columns({t[0], {}}, 0, kIn), x, {}), {norm, {}},
+                                 {t[1], {}}, {t[2], {}}, compute);
     };
     for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
       const Tensors x = leaves({values({kFrozenRows, kIn}, 9), values({kFrozenRows, kIn}, 9)});
@@ -189,7 +189,7 @@ TEST(FrozenBlocksTest, EachKeepsWhatItsOwnGradientsNeed) {
                    down = leaves({values({kFrozenInner, kFrozenWidth}, 5)})[0];
   // The gradient of the last weight needs the gate's input alone.
   const auto swiglu = kept_bytes([&] {
-    return norm_swiglu_residual(x, {norm, {}}, {up, {}}, {down, {}}, at::kFloat);
+    return norm_gated_residual(x, {norm, {}}, {up, {}}, {down, {}}, at::kFloat);
   });
   EXPECT_LE(swiglu.second, kFrozenRows * 2 * kFrozenInner * 4 + 4096);
   // The gradient of a bias needs nothing of the input's size.

@@ -264,25 +264,26 @@ TEST_P(KernelsTest, RmsNormAndItsGradients) {
   }
 }
 
-TEST_P(KernelsTest, SwigluAndItsGradientFarOutToo) {
-  for (const int64_t inner : {1, 15, 16, 1003}) {
-    const at::Tensor gated =
-                         at::cat({values({4, inner}, 1) * at::tensor({1.0f, 10.0f, 60.0f, 1e4f}).view({4, 1}),
-                                  values({4, inner}, 2)},
-                                 1)
-                             .contiguous(),
-                     dy = values({4, inner}, 3);
-    at::Tensor h = at::empty_like(dy), d = dy.clone(), dgated = at::empty_like(gated);
-    kernels_->swiglu(data(gated), data(h), 4, inner);
-    kernels_->swiglu_backward(data(gated), data(d), data(dgated), 4, inner);
-    const at::Tensor exact = leaves({gated}, at::kDouble)[0];
-    const at::Tensor expected = at::silu(exact.narrow(1, 0, inner)) * exact.narrow(1, inner, inner);
-    (expected * dy.to(at::kDouble)).sum().backward();
-    for (int64_t row = 0; row < 4; ++row) {
-      expect_close(h[row], expected[row], 1e-6, "h");
-      expect_close(dgated[row], exact.grad()[row], 1e-6, "dgated");
+TEST_P(KernelsTest, GatedUnitsAndTheirGradientsFarOutToo) {
+  for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+    for (const int64_t inner : {1, 15, 16, 1003}) {
+      const at::Tensor scales = at::tensor({1.0f, 10.0f, 60.0f, 1e4f}).view({4, 1});
+      const at::Tensor gated =
+          at::cat({values({4, inner}, 1) * scales, values({4, inner}, 2)}, 1).contiguous();
+      const at::Tensor dy = values({4, inner}, 3);
+      at::Tensor h = at::empty_like(dy), d = dy.clone(), dgated = at::empty_like(gated);
+      kernels_->gated_unit(gate, data(gated), data(h), 4, inner);
+      kernels_->gated_unit_backward(gate, data(gated), data(d), data(dgated), 4, inner);
+      const at::Tensor exact = leaves({gated}, at::kDouble)[0], g = exact.narrow(1, 0, inner);
+      const at::Tensor expected =
+          (gate == Gate::kSilu ? at::silu(g) : at::gelu(g, "tanh")) * exact.narrow(1, inner, inner);
+      (expected * dy.to(at::kDouble)).sum().backward();
+      for (int64_t row = 0; row < 4; ++row) {
+        expect_close(h[row], expected[row], 1e-6, "h");
+        expect_close(dgated[row], exact.grad()[row], 1e-6, "dgated");
+      }
+      EXPECT_TRUE(d.equal(h));
     }
-    EXPECT_TRUE(d.equal(h));
   }
 }
 
@@ -317,6 +318,74 @@ TEST_P(KernelsTest, AttentionAddsToTheGradientsOfSharedKeys) {
     (weights.mm(exact[1]) * dout.to(at::kDouble)).sum().backward();
     expect_close(dk, exact[0].grad(), 3e-6, "dk");
     expect_close(dv, exact[1].grad(), 3e-6, "dv");
+  }
+}
+
+TEST(KernelsOfTwoWidths, HaveTheSameBits) {
+  const Kernels *const narrow = kernels_named("avx2"), *const wide = kernels_named("avx512");
+  if (!narrow || !wide) GTEST_SKIP() << "this CPU has no avx512";
+  constexpr int64_t kRows = 150, kHeadWidth = 20;
+  for (const int64_t columns : {1, 7, 24, 37, 576, 1100}) {
+    const at::Tensor x = values({kRows, columns}, 1), dy = values({kRows, columns}, 2),
+                     weight = values({columns}, 3), bias = values({columns}, 4),
+                     k = values({columns, kHeadWidth}, 5), v = values({columns, kHeadWidth}, 6);
+    const auto results = [&](const Kernels& with) {
+      std::vector<at::Tensor> all;
+      const auto made = [&](at::IntArrayRef sizes) { return data(all.emplace_back(at::zeros(sizes))); };
+      for (const bool is_rms : {false, true}) {
+        float *const mean = is_rms ? nullptr : made({kRows}), *const rstd = made({kRows});
+        with.layer_norm(data(x), data(weight), is_rms ? nullptr : data(bias), made({kRows, columns}), mean,
+                        rstd, kRows, columns, 1e-5f);
+        with.layer_norm_backward(data(dy), data(x), data(weight), mean, rstd, nullptr, made({kRows, columns}),
+                                 kRows, columns);
+        with.layer_norm_backward_parameters(data(dy), data(x), mean, rstd, made({columns}),
+                                            is_rms ? nullptr : made({columns}), kRows, columns, 0, columns);
+      }
+      for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+        with.gated_unit(gate, data(x), made({kRows, columns / 2}), kRows, columns / 2);
+        all.push_back(dy.clone());
+        with.gated_unit_backward(gate, data(x), data(all.back()), made({kRows, columns}), kRows, columns / 2);
+      }
+      for (const Gelu form : {Gelu::kTanh, Gelu::kExact, Gelu::kQuick}) {
+        with.gelu(form, data(x), made({kRows, columns}), kRows * columns);
+        all.push_back(dy.clone());
+        with.gelu_backward(form, data(x), made({kRows, columns}), data(all.back()), kRows * columns);
+      }
+      all.push_back(x.clone());
+      with.cross_entropy_row(data(all.back()), columns, 0, true, 0.5f,
+                             {.z_loss = 0.1, .label_smoothing = 0.1});
+      with.gemm({.m = kRows,
+                 .n = kHeadWidth,
+                 .k = columns,
+                 .a = data(x),
+                 .lda = columns,
+                 .b = data(k),
+                 .ldb = kHeadWidth,
+                 .c = made({kRows, kHeadWidth}),
+                 .ldc = kHeadWidth});
+      AttentionHead head{.queries = kRows,
+                         .keys = columns,
+                         .width = kHeadWidth,
+                         .q = data(k),
+                         .k = data(k),
+                         .v = data(v),
+                         .q_stride = 0,
+                         .kv_stride = kHeadWidth,
+                         .scale = 0.25f,
+                         .softcap = 2,
+                         .dropout_key = 7,
+                         .dropout_threshold = 1u << 30,
+                         .dropout_scale = 1.25f};
+      float *const out = made({kRows, kHeadWidth}), *const log_sum = made({kRows});
+      with.attention(head, out, kHeadWidth, log_sum);
+      with.attention_backward(head, out, out, kHeadWidth, log_sum, made({kRows, kHeadWidth}), kHeadWidth,
+                              made({columns, kHeadWidth}), made({columns, kHeadWidth}), kHeadWidth, false,
+                              nullptr);
+      return all;
+    };
+    const std::vector<at::Tensor> ours = results(*narrow), theirs = results(*wide);
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_TRUE(ours[i].equal(theirs[i])) << columns << " columns, result " << i;
   }
 }
 

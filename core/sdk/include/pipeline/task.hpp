@@ -40,6 +40,9 @@ class Task : public Object<ConfigT> {
   // A task whose samples' losses depend on all samples of the step redeclares this as true; only then are
   // make_room and write_outputs offered. On LibTorch: pipeline/torch/global_loss.hpp.
   static constexpr bool kHasGlobalLoss = false;
+  // A task with the same bits on any number of threads (PL_RUNTIME_SAME_ON_ANY_THREADS) redeclares this as
+  // true. LibTorch's products, its layer norm and its sums of more than 32,768 values depend on the number.
+  static constexpr bool kIsSameOnAnyThreads = false;
 
   // Reads options; touches no data.
   explicit Task(Setup setup) : Object<ConfigT>(std::move(setup)) {}

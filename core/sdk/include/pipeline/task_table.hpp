@@ -155,8 +155,18 @@ class TaskTable {
     return &table;
   }
 
-  // The extension that comes with a loss over the global batch.
+  // The extensions that come with what the task redeclares.
   static const void* query(std::string_view extension) {
+    if constexpr (T::kIsSameOnAnyThreads) {
+      static const pl_runtime table = [] {
+        auto t = sized<pl_runtime>();
+        if constexpr (requires { T::query(PL_EXTENSION_RUNTIME); })
+          t = *static_cast<const pl_runtime*>(T::query(PL_EXTENSION_RUNTIME));
+        t.flags |= PL_RUNTIME_SAME_ON_ANY_THREADS;
+        return t;
+      }();
+      if (extension == PL_EXTENSION_RUNTIME) return &table;
+    }
     if constexpr (T::kHasGlobalLoss) {
       static const pl_global_outputs table{
           .struct_size = sizeof(pl_global_outputs),

@@ -52,7 +52,10 @@ void* rows_as(const at::Tensor& x, const at::Tensor& rows, const char* what) {
   return const_cast<void*>(rows.const_data_ptr());
 }
 
-static_assert(static_cast<int>(Gelu::kTanh) == 0 && static_cast<int>(Gelu::kExact) == 1);  // as gelu.cu says
+const void* rows_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
+
+static_assert(static_cast<int>(Gate::kSilu) == 0 && static_cast<int>(Gelu::kTanh) == 0 &&
+              static_cast<int>(Gelu::kExact) == 1);  // as the kernels say
 
 }  // namespace
 
@@ -68,6 +71,10 @@ bool has_row_kernels_for(const at::Tensor& x) {
 
 bool has_norm_kernels_for(const at::Tensor& x) {
   return has_row_kernels_for(x) && vectors(x) <= kMostThreads;
+}
+
+bool has_gated_kernels_for(const at::Tensor& gated) {
+  return has_row_kernels_for(gated) && gated.size(1) / 2 * gated.element_size() % kVectorBytes == 0;
 }
 
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
@@ -142,6 +149,93 @@ at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu
                  sums.of_groups.mutable_data_ptr<float>(), static_cast<long long>(x.size(0)),
                  static_cast<int>(x.size(1)), static_cast<int>(sums.strips), static_cast<int>(sums.each));
   return sums.of_groups.sum(0);
+}
+
+namespace {
+
+constexpr int64_t kGatedThreads = 256;
+int64_t gated_blocks(const at::Tensor& gated) {
+  return (gated.size(0) * vectors(gated) / 2 + kGatedThreads - 1) / kGatedThreads;
+}
+Program& gated_program() {
+  static Program program("gated_unit.cu", kGatedUnit);
+  return program;
+}
+
+// Threads for each head, and heads of a block: as heads.cu has them.
+constexpr int64_t kHeadThreads = 128;
+int64_t heads_at_once(const at::Tensor& x, const Heads& heads) {
+  int64_t group = 1;
+  while (group * kVectorBytes < heads.width / 2 * x.element_size()) group *= 2;
+  return kHeadThreads / group;
+}
+Program& heads_program() {
+  static Program program("heads.cu", kHeads);
+  return program;
+}
+
+}  // namespace
+
+at::Tensor gated_unit(const at::Tensor& gated, Gate gate) {
+  at::Tensor h = at::empty({gated.size(0), gated.size(1) / 2}, gated.options());
+  gated_program().launch(named("gated_unit", gated), gated.device(), gated_blocks(gated), kGatedThreads,
+                         static_cast<int>(gate), gated.const_data_ptr(), h.mutable_data_ptr(),
+                         static_cast<long long>(h.size(0)), static_cast<int>(h.size(1)));
+  return h;
+}
+
+void gated_unit_backward(const at::Tensor& gated, const at::Tensor& dh, at::Tensor& dgated, at::Tensor& h,
+                         Gate gate) {
+  TORCH_CHECK(dh.scalar_type() == gated.scalar_type() && dh.is_contiguous() && is_aligned(dh) &&
+                  dh.size(1) * 2 == gated.size(1),
+              "gated_unit_backward: dh ", dh.sizes(), " for ", gated.sizes());
+  gated_program().launch(named("gated_unit_backward", gated), gated.device(), gated_blocks(gated),
+                         kGatedThreads, static_cast<int>(gate), gated.const_data_ptr(), dh.const_data_ptr(),
+                         dgated.mutable_data_ptr(), h.defined() ? h.mutable_data_ptr() : nullptr,
+                         static_cast<long long>(dh.size(0)), static_cast<int>(dh.size(1)));
+}
+
+bool has_head_kernels_for(const at::Tensor& x, const Heads& heads) {
+  const int64_t bytes = heads.width / 2 * x.element_size();
+  const auto takes = [&](const at::Tensor& weight) {
+    return !weight.defined() || (weight.scalar_type() == x.scalar_type() && weight.is_contiguous() &&
+                                 weight.numel() == heads.width && is_aligned(weight));
+  };
+  return has_row_kernels_for(x) && bytes % kVectorBytes == 0 && bytes <= kWarp * kVectorBytes &&
+         x.size(1) % heads.width == 0 && takes(heads.query_weight) && takes(heads.key_weight);
+}
+
+void turn_heads(const at::Tensor& x, at::Tensor& y, const Heads& heads, bool back) {
+  const int64_t count = x.is_same(y) ? heads.turned : x.size(1) / heads.width,
+                at_once = heads_at_once(x, heads);
+  heads_program().launch(
+      named("heads", x), x.device(), (x.size(0) * count + at_once - 1) / at_once, kHeadThreads,
+      x.const_data_ptr(), rows_as(x, y, "y"), static_cast<long long>(x.size(0)), static_cast<int>(x.size(1)),
+      static_cast<int>(count), static_cast<int>(heads.queries), static_cast<int>(heads.turned),
+      static_cast<int>(heads.width / 2), rows_or_null(heads.query_weight), rows_or_null(heads.key_weight),
+      static_cast<float>(heads.eps), floats_or_null(heads.cos), floats_or_null(heads.sin),
+      back ? -1.0f : 1.0f);
+}
+
+HeadGradients turn_heads_backward(const at::Tensor& dy, const at::Tensor& x, const Heads& heads,
+                                  bool need_weights) {
+  const int64_t rows = x.size(0), each = rows_of_block(rows), blocks = (rows + each - 1) / each;
+  HeadGradients result{at::empty_like(x), {}, {}};
+  at::Tensor sums;
+  if (need_weights)
+    sums = at::empty({blocks * heads_at_once(x, heads), 2, heads.width}, x.options().dtype(at::kFloat));
+  heads_program().launch(
+      named("heads_backward", x), x.device(), blocks, kHeadThreads, rows_as(x, dy, "dy"), x.const_data_ptr(),
+      result.dx.mutable_data_ptr(), static_cast<long long>(rows), static_cast<int>(x.size(1)),
+      static_cast<int>(x.size(1) / heads.width), static_cast<int>(heads.queries),
+      static_cast<int>(heads.turned), static_cast<int>(heads.width / 2), rows_or_null(heads.query_weight),
+      rows_or_null(heads.key_weight), static_cast<float>(heads.eps), floats_or_null(heads.cos),
+      floats_or_null(heads.sin), floats_or_null(sums), static_cast<int>(each));
+  if (!need_weights) return result;
+  const at::Tensor total = sums.sum(0);
+  if (heads.query_weight.defined()) result.query_weight = total[0];
+  if (heads.key_weight.defined()) result.key_weight = total[1];
+  return result;
 }
 
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,

@@ -12,7 +12,8 @@ namespace pipeline::transformer::cuda {
 
 // The texts of this folder's .cuh and .cu files.
 extern const char *const kDeviceHeader,
-    *const kColumnSum, *const kCrossEntropy, *const kDecode, *const kGelu, *const kLayerNorm;
+    *const kColumnSum, *const kCrossEntropy,
+                           *const kDecode, *const kGatedUnit, *const kGelu, *const kHeads, *const kLayerNorm;
 
 // Compute capability of a CUDA device, 80 for 8.0; 0 where it is unknown. LibTorch's half for the CPU, which
 // alone is linked, does not tell; the driver, which it has loaded, does.

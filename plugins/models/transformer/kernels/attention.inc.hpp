@@ -11,7 +11,8 @@
 namespace pipeline::transformer {
 namespace {
 
-constexpr int64_t kQueryBlock = 9 * kTileRows;
+constexpr int64_t kQueryBlock = 126;  // of every width: gradients of keys are added block by block
+static_assert(kQueryBlock % kTileRows == 0);
 
 PIPELINE_INLINE int64_t visible(const AttentionHead& head, int64_t query) {
   return head.positions ? head.positions[query] + 1 : head.keys;
@@ -34,22 +35,29 @@ PIPELINE_INLINE DropoutRow dropout_row(const AttentionHead& head, int64_t query)
           head.dropout_scale};
 }
 
-// scores (rows, seen) = scores * scale + bias of the queries from `begin` on
-static void add_bias(const AttentionHead& head, int64_t begin, int64_t rows, int64_t seen, float* scores) {
-  for (int64_t r = 0; r < rows; ++r) {
-    float* const row = scores + r * seen;
-    const float* const bias = head.bias + (begin + r) * head.keys;
-    for_vectors(
-        0, visible(head, begin + r), [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          put(row, get(row) * head.scale + get(bias));
-        });
-  }
+// products (rows, seen) = x (rows, width) y (seen, width)^T
+static void block_products(const float* x, int64_t x_stride, const float* y, int64_t y_stride, int64_t rows,
+                           int64_t seen, int64_t width, float* products) {
+  gemm({rows, seen, width, x, x_stride, false, y, y_stride, true, products, seen});
 }
 
-// scores (rows, seen) = x (rows, width) y (seen, width)^T
-static void block_scores(const float* x, int64_t x_stride, const float* y, int64_t y_stride, int64_t rows,
-                         int64_t seen, int64_t width, float* scores) {
-  gemm({rows, seen, width, x, x_stride, false, y, y_stride, true, scores, seen});
+// The scores (rows, seen) of the queries from `begin` on, by what is returned: a bias or a cap takes them
+// scaled.
+static float block_scores(const AttentionHead& head, int64_t begin, int64_t rows, int64_t seen,
+                          float* scores) {
+  block_products(head.q + begin * head.q_stride, head.q_stride, head.k, head.kv_stride, rows, seen,
+                 head.width, scores);
+  if (head.bias == nullptr && head.softcap == 0) return head.scale;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const row = scores + r * seen;
+    const float* const bias = head.bias ? head.bias + (begin + r) * head.keys : nullptr;
+    for_vectors(
+        0, visible(head, begin + r), [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          const Vec score = get(row) * head.scale;
+          put(row, bias ? score + get(bias) : tanh(score / head.softcap) * head.softcap);
+        });
+  }
+  return 1;
 }
 
 static void attention(const AttentionHead& head, float* out, int64_t out_stride, float* log_sum) {
@@ -57,10 +65,7 @@ static void attention(const AttentionHead& head, float* out, int64_t out_stride,
     const int64_t rows = head.queries - begin < kQueryBlock ? head.queries - begin : kQueryBlock;
     const int64_t seen = most_visible(head, begin, rows);
     float* const scores = scratch(Scratch::kScores, rows * seen);
-    block_scores(head.q + begin * head.q_stride, head.q_stride, head.k, head.kv_stride, rows, seen,
-                 head.width, scores);
-    if (head.bias) add_bias(head, begin, rows, seen, scores);
-    const float scale = head.bias ? 1.0f : head.scale;
+    const float scale = block_scores(head, begin, rows, seen, scores);
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = scores + r * seen;
       const int64_t first = first_visible(head, begin + r), live = visible(head, begin + r);
@@ -95,37 +100,40 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
     const float* const dout_block = dout + begin * out_stride;
     float* const p = scratch(Scratch::kScores, rows * seen);
     float* const ds = scratch(Scratch::kScoresGradient, rows * seen);
-    block_scores(q, head.q_stride, head.k, head.kv_stride, rows, seen, head.width, p);
-    block_scores(dout_block, out_stride, head.v, head.kv_stride, rows, seen, head.width, ds);
-    if (head.bias) add_bias(head, begin, rows, seen, p);
-    const float scale = head.bias ? 1.0f : head.scale;
+    const float scale = block_scores(head, begin, rows, seen, p);
+    block_products(dout_block, out_stride, head.v, head.kv_stride, rows, seen, head.width, ds);
     for (int64_t r = 0; r < rows; ++r) {
       float *const p_row = p + r * seen, *const ds_row = ds + r * seen;
       const int64_t first = first_visible(head, begin + r), live = visible(head, begin + r);
       const float* const o = out + (begin + r) * out_stride;
       const float* const d_o = dout_block + r * out_stride;
-      Vec products{};
+      Sum products;
       for_vectors(
-          0, head.width, [&](int64_t, auto get, auto) __attribute__((always_inline)) {
-            products += get(o) * get(d_o);
+          0, head.width, [&](int64_t j, auto get, auto) __attribute__((always_inline)) {
+            products.add(j, get(o), get(d_o));
           });
-      const Vec delta = splat(sum(products));
+      const Vec delta = splat(products.total());
       const Vec shift = splat(log_sum[begin + r]);
       const DropoutRow mask_row = dropout_row(head, begin + r);
       float* const dbias_row = dbias ? dbias + (begin + r) * head.keys : nullptr;
       for_vectors(
           first, live, [&](int64_t j, auto get, auto put) __attribute__((always_inline)) {
-            const Vec probability = exp(get(p_row) * scale - shift);
+            const Vec score = get(p_row), probability = exp(multiply_add(score, splat(scale), -shift));
             Vec d = get(ds_row);
             if (head.dropout_threshold) {
               const Vec mask = dropout_mask(mask_row, j);
               put(p_row, probability * mask);
-              d *= mask;
+              d = multiply_add(d, mask, -delta);
             } else {
               put(p_row, probability);
+              d -= delta;
             }
-            const Vec dscore = probability * (d - delta);
+            Vec dscore = probability * d;
             if (dbias_row) put(dbias_row, dscore);
+            if (head.softcap > 0) {
+              const Vec part = score / head.softcap;  // tanh, of which the slope is 1 - tanh^2
+              dscore *= 1 - part * part;
+            }
             put(ds_row, dscore * head.scale);
           });
       for (int64_t j = 0; j < first; ++j) p_row[j] = ds_row[j] = 0;

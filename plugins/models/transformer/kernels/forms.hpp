@@ -9,6 +9,10 @@ enum class Gelu {
   kQuick   // approximated by x sigmoid(1.702 x), as in CLIP
 };
 
+// The activation of a gated unit's gate (Shazeer, arXiv:2002.05202): SiLU, g sigmoid(g), of SwiGLU, or GELU's
+// tanh form, of GeGLU.
+enum class Gate { kSilu, kGelu };
+
 // What a training loss has besides the cross entropy, of each target; x are its row of logits.
 struct LossTerms {
   double z_loss = 0;           // + z_loss logsumexp(x)^2 (PaLM, arXiv:2204.02311, section 5)

@@ -37,7 +37,12 @@ const Kernels* kernels_named(const char* name) {
 }
 
 const Kernels& kernels() {
-  static const Kernels& widest = has_avx512() ? kKernels_avx512 : has_avx2() ? kKernels_avx2 : kKernels_sse2;
+  static const Kernels& widest = []() -> const Kernels& {
+    const char* const said = std::getenv("ATEN_CPU_CAPABILITY");
+    const std::string_view limit = said ? said : "";
+    if (has_avx512() && limit != "avx2" && limit != "default") return kKernels_avx512;
+    return has_avx2() && limit != "default" ? kKernels_avx2 : kKernels_sse2;
+  }();
   return widest;
 }
 

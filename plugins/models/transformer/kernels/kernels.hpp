@@ -52,6 +52,7 @@ struct AttentionHead {
                              // 0..position. Null: sees all
   int64_t window;            // with positions: of those it sees the last so many; 0: all
   float scale;
+  float softcap;         // scaled scores s become softcap * tanh(s / softcap); 0: they stay, as with a bias
   const float* bias;     // (queries, keys) contiguous, added to the scaled scores; null: none
   uint64_t dropout_key;  // row r uses dropout_row_key(dropout_key, r)
   uint32_t dropout_threshold;
@@ -91,10 +92,11 @@ struct Kernels {
   // y = gelu(x); d = d * gelu'(x) in place.
   void (*gelu_backward)(Gelu form, const float* x, float* y, float* d, int64_t count);
 
-  // h = silu(g) u, silu(g) = g sigmoid(g); a row of `gated` is g and then u, h: (rows, inner).
-  void (*swiglu)(const float* gated, float* h, int64_t rows, int64_t inner);
+  // h = gate(g) u; a row of `gated` is g and then u, h: (rows, inner).
+  void (*gated_unit)(Gate gate, const float* gated, float* h, int64_t rows, int64_t inner);
   // dgated from dh, which becomes h.
-  void (*swiglu_backward)(const float* gated, float* dh, float* dgated, int64_t rows, int64_t inner);
+  void (*gated_unit_backward)(Gate gate, const float* gated, float* dh, float* dgated, int64_t rows,
+                              int64_t inner);
 
   void (*column_sum)(const float* x, float* sum, int64_t rows, int64_t columns, int64_t begin, int64_t end);
   void (*add)(const float* x, float* y, int64_t count);  // y += x
@@ -121,7 +123,9 @@ struct Kernels {
                     float* out, int64_t stride);
 };
 
-// The widest set that this CPU has.
+// The widest set that this CPU has and that ATEN_CPU_CAPABILITY (default, avx2), which LibTorch reads,
+// allows. AVX2 and AVX-512 have the same bits: each element of a result is the same sum, and sums of rows are
+// in sixteen parts (Sum in simd.hpp). SSE2 has no fused multiply-add.
 const Kernels& kernels();
 // The kernels of this name, for tests; null when this CPU does not have the instructions.
 const Kernels* kernels_named(const char* name);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels that go over rows: layer norm, GELU, SwiGLU, dropout, column sums, cross-entropy.
+// Kernels that go over rows: layer norm, GELU, gated units, dropout, column sums, cross-entropy.
 
 #include "gelu.inc.hpp"
 #include "gemm.inc.hpp"
@@ -37,7 +37,7 @@ static void layer_norm_again(const float* x, const float* weight, const float* b
     const Vec center = center_of(mean, n), scale = splat(rstd[n]);
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          put(y, (get(x) - center) * scale * get(weight) + (bias ? get(bias) : Vec{}));
+          put(y, multiply_add((get(x) - center) * scale, get(weight), bias ? get(bias) : Vec{}));
         });
   }
 }
@@ -45,27 +45,26 @@ static void layer_norm_again(const float* x, const float* weight, const float* b
 static void layer_norm(const float* x, const float* weight, const float* bias, float* y, float* mean,
                        float* rstd, int64_t rows, int64_t columns, float eps) {
   for (int64_t n = 0; n < rows; ++n, x += columns, y += columns) {
-    Vec total{};
     if (mean) {
+      Sum sum;
       for_vectors(
-          0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) { total += get(x); });
-      mean[n] = sum(total) / static_cast<float>(columns);
+          0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) { sum.add(j, get(x)); });
+      mean[n] = sum.total() / static_cast<float>(columns);
     }
     const Vec center = center_of(mean, n);
     // Two passes: the sum of squares less the squared mean would lose the digits of rows with a large mean.
-    Vec squares{};
+    Sum squares;
     for_vectors(
         0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) {
-          const Vec d = get(x) - center;
-          if (j + kWidth <= columns) {
-            squares += d * d;
-          } else {
+          Vec d = get(x) - center;
+          if (j + kWidth > columns) {
             float lanes[kWidth];
-            store(lanes, d * d);
-            squares += load_part(lanes, columns - j);
+            store(lanes, d);
+            d = load_part(lanes, columns - j);
           }
+          squares.add(j, d, d);
         });
-    rstd[n] = 1.0f / __builtin_sqrtf(sum(squares) / static_cast<float>(columns) + eps);
+    rstd[n] = 1.0f / __builtin_sqrtf(squares.total() / static_cast<float>(columns) + eps);
     layer_norm_again(x, weight, bias, mean ? mean + n : nullptr, rstd + n, y, 1, columns);
   }
 }
@@ -77,15 +76,15 @@ static void layer_norm_backward(const float* dy, const float* x, const float* we
     const int64_t at = n * columns;
     const float *dy_row = dy + at, *x_row = x + at;
     const Vec center = center_of(mean, n), scale = splat(rstd[n]);
-    Vec sum_g{}, sum_gx{};
+    Sum sum_g, sum_gx;
     for_vectors(
-        0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) {
+        0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) {
           const Vec g = get(dy_row) * get(weight);  // 0 in lanes beyond the end
-          sum_g += g;
-          sum_gx += g * ((get(x_row) - center) * scale);
+          if (mean) sum_g.add(j, g);
+          sum_gx.add(j, g, (get(x_row) - center) * scale);
         });
-    const Vec mean_g = mean ? splat(sum(sum_g) / static_cast<float>(columns)) : Vec{};
-    const Vec mean_gx = splat(sum(sum_gx) / static_cast<float>(columns));
+    const Vec mean_g = mean ? splat(sum_g.total() / static_cast<float>(columns)) : Vec{};
+    const Vec mean_gx = splat(sum_gx.total() / static_cast<float>(columns));
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
           const Vec g = get(dy_row) * get(weight);
@@ -145,27 +144,47 @@ static void gelu_backward(Gelu form, const float* x, float* y, float* d, int64_t
   gelu_backward_in_form<Gelu::kQuick>(x, y, d, count);
 }
 
-static void swiglu(const float* gated, float* h, int64_t rows, int64_t inner) {
+template <Gate Form>
+PIPELINE_INLINE GeluAndSlope gate_and_slope_of(Vec g) {
+  if constexpr (Form == Gate::kGelu) return tanh_gelu_and_slope_of(g);
+  const Vec open = sigmoid(g), passed = g * open;
+  return {passed, open + passed * (1.0f - open)};  // silu' = s (1 + g (1 - s))
+}
+
+template <Gate Form>
+static void gated_unit_in_form(const float* gated, float* h, int64_t rows, int64_t inner) {
   for (int64_t n = 0; n < rows; ++n, gated += 2 * inner, h += inner) {
     for_vectors(
         0, inner, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          const Vec g = get(gated);
-          put(h, g * sigmoid(g) * get(gated + inner));
+          put(h, gate_and_slope_of<Form>(get(gated)).value * get(gated + inner));
         });
   }
 }
 
-static void swiglu_backward(const float* gated, float* dh, float* dgated, int64_t rows, int64_t inner) {
+template <Gate Form>
+static void gated_unit_backward_in_form(const float* gated, float* dh, float* dgated, int64_t rows,
+                                        int64_t inner) {
   for (int64_t n = 0; n < rows; ++n, gated += 2 * inner, dh += inner, dgated += 2 * inner) {
     for_vectors(
         0, inner, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          const Vec g = get(gated), up = get(gated + inner), d = get(dh);
-          const Vec open = sigmoid(g), passed = g * open;
-          put(dh, passed * up);
-          put(dgated, d * up * (open + passed * (1.0f - open)));  // silu' = s (1 + g (1 - s))
-          put(dgated + inner, d * passed);
+          const GeluAndSlope gate = gate_and_slope_of<Form>(get(gated));
+          const Vec up = get(gated + inner), d = get(dh);
+          put(dh, gate.value * up);
+          put(dgated, d * up * gate.slope);
+          put(dgated + inner, d * gate.value);
         });
   }
+}
+
+static void gated_unit(Gate gate, const float* gated, float* h, int64_t rows, int64_t inner) {
+  if (gate == Gate::kSilu) return gated_unit_in_form<Gate::kSilu>(gated, h, rows, inner);
+  gated_unit_in_form<Gate::kGelu>(gated, h, rows, inner);
+}
+
+static void gated_unit_backward(Gate gate, const float* gated, float* dh, float* dgated, int64_t rows,
+                                int64_t inner) {
+  if (gate == Gate::kSilu) return gated_unit_backward_in_form<Gate::kSilu>(gated, dh, dgated, rows, inner);
+  gated_unit_backward_in_form<Gate::kGelu>(gated, dh, dgated, rows, inner);
 }
 
 static void column_sum(const float* x, float* total, int64_t rows, int64_t columns, int64_t begin,
@@ -215,28 +234,29 @@ PIPELINE_INLINE float row_max(const float* x, int64_t count) {
 
 // x = exp(x * scale - shift), and the sum of that.
 PIPELINE_INLINE float row_exp(float* x, int64_t count, float scale, float shift) {
-  Vec total{};
+  Sum total;
   int64_t j = 0;
   for (; j + kWidth <= count; j += kWidth) {
-    const Vec e = exp(load(x + j) * scale - shift);
+    const Vec e = exp(multiply_add(load(x + j), splat(scale), splat(-shift)));
     store(x + j, e);
-    total += e;
+    total.add(j, e);
   }
   if (j < count) {
-    const Vec e = exp(load_part(x + j, count - j, -__builtin_inff()) * scale - shift);
+    const Vec last = load_part(x + j, count - j, -__builtin_inff());
+    const Vec e = exp(multiply_add(last, splat(scale), splat(-shift)));
     store_part(x + j, e, count - j);
-    total += e;
+    total.add(j, e);
   }
-  return sum(total);
+  return total.total();
 }
 
 // The mean of x - from.
 PIPELINE_INLINE float row_mean(const float* x, int64_t count, float from) {
-  Vec total{};
+  Sum total;
   int64_t j = 0;
-  for (; j + kWidth <= count; j += kWidth) total += load(x + j) - from;
-  if (j < count) total += load_part(x + j, count - j, from) - from;
-  return sum(total) / static_cast<float>(count);
+  for (; j + kWidth <= count; j += kWidth) total.add(j, load(x + j) - from);
+  if (j < count) total.add(j, load_part(x + j, count - j, from) - from);
+  return total.total() / static_cast<float>(count);
 }
 
 // The gradient of z logsumexp(x)^2 is 2 z logsumexp(x) softmax(x). Without terms nothing here is rounded

@@ -114,14 +114,28 @@ PIPELINE_INLINE Vec look_up(const Table& table, const uint8_t* codes) {
 PIPELINE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 PIPELINE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 
-PIPELINE_INLINE float sum(Vec v) {
-  float lanes[kWidth];
-  store(lanes, v);
-  for (int step = kWidth / 2; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+// A row's sum in sixteen parts, element j in part j % 16, which are added in halves: in the same order
+// however wide a vector is, so that processors with AVX2 and with AVX-512 have the same bits.
+class Sum {
+ public:
+  // Adds the vector at j, or the product of two; lanes beyond the row's end must be 0.
+  __attribute__((always_inline)) void add(int64_t j, Vec x) { parts_[j / kWidth % kParts] += x; }
+  __attribute__((always_inline)) void add(int64_t j, Vec x, Vec y) {
+    Vec& part = parts_[j / kWidth % kParts];
+    part = multiply_add(x, y, part);
   }
-  return lanes[0];
-}
+  __attribute__((always_inline)) float total() const {
+    float lanes[16];
+    std::memcpy(lanes, parts_, sizeof lanes);
+    for (int step = 8; step > 0; step /= 2)
+      for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+    return lanes[0];
+  }
+
+ private:
+  static constexpr int kParts = 16 / kWidth;
+  Vec parts_[kParts] = {};
+};
 
 PIPELINE_INLINE float max(Vec v) {
   float lanes[kWidth];
@@ -153,6 +167,18 @@ PIPELINE_INLINE Vec exp(Vec x) {
   Vec power;
   std::memcpy(&power, &bits, sizeof power);
   return x < low ? splat(0.0f) : p * power;
+}
+
+// Relative error under 3e-7 (Cephes' tanhf).
+PIPELINE_INLINE Vec tanh(Vec x) {
+  const Vec square = x * x;
+  Vec p = splat(-5.70498872745e-3f);
+  p = p * square + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  const Vec near_zero = x + x * square * p, far = 1.0f - 2.0f / (exp(2.0f * x) + 1.0f);
+  return square < 0.390625f ? near_zero : far;  // 0.625^2
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class TraceScope {
   at::RecordFunction record_;
 };
 
-// One table per plugin, one profiler in the process: LibTorch's own. Static; without peak_flops.
+// One table per plugin, one profiler in the process: LibTorch's own. Static; without peak_flops and flags.
 inline const pl_runtime* runtime_extension() {
   namespace kineto = torch::autograd::profiler;
   namespace impl = torch::profiler::impl;

@@ -1,0 +1,145 @@
+#include "core/train/session/left_out.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/abi_values.hpp"
+#include "core/base/error.hpp"
+#include "core/base/program.hpp"
+#include "core/config/sources.hpp"
+#include "core/observe/format.hpp"
+#include "core/safetensors/crc32c.hpp"
+#include "core/safetensors/header.hpp"
+#include "core/train/session/value_source.hpp"
+#include "core/train/session/weights.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWeights = "train.init_from";  // what Task::import_model() reads
+
+std::string folder_here(const Session& session, const std::string& key) {
+  const config::Config& config = session.config();
+  if (key == kWeights)
+    return config::absolute_path(config.options().train.init_from, config.origin(key).base);
+  return session.task_config().find_string(key.substr(std::string_view("task.").size())).value_or("");
+}
+
+// Whether a file of a model's folder decides what is read from it.
+bool has_weights(const fs::path& file) {
+  static constexpr std::array<std::string_view, 4> kTensors{".safetensors", ".bin", ".pt", ".pth"};
+  static constexpr std::array<std::string_view, 2> kConfigs{"config.json", "adapter_config.json"};
+  const std::string name = file.filename().string(), extension = file.extension().string();
+  return std::ranges::find(kTensors, extension) != kTensors.end() ||
+         std::ranges::find(kConfigs, name) != kConfigs.end() || name.ends_with(".index.json");
+}
+
+uint32_t checksum_of(const fs::path& file) {
+  try {
+    return safetensors::checksum_file(file.string());
+  } catch (const safetensors::SafetensorsError& error) {
+    throw Error(error.what());
+  }
+}
+
+std::vector<checkpoint::StoredFile> files_of(const std::string& folder) {
+  std::vector<checkpoint::StoredFile> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && has_weights(entry.path()))
+      files.push_back({entry.path().filename().string(), entry.file_size(), checksum_of(entry.path())});
+  std::ranges::sort(files, {}, &checkpoint::StoredFile::name);
+  return files;
+}
+
+// What keeps `folder` from being the one with these files; empty: nothing.
+std::string problem_of(const fs::path& folder, const std::vector<checkpoint::StoredFile>& files) {
+  if (!fs::is_directory(folder)) return fmt::format("there is no folder {}", as_shown(folder.string()));
+  for (const checkpoint::StoredFile& file : files) {
+    const fs::path path = folder / file.name;
+    std::error_code error;
+    const uint64_t bytes = fs::file_size(path, error);
+    if (error) return fmt::format("{} is not there", as_shown(path.string()));
+    if (bytes != file.bytes)
+      return fmt::format("{} has {} bytes now, and had {}", as_shown(path.string()), bytes, file.bytes);
+    if (const uint32_t sum = checksum_of(path); sum != file.crc32c)
+      return fmt::format("{} is another file now: its CRC-32C is {}, and was {}", as_shown(path.string()),
+                         checkpoint::hex(sum), checkpoint::hex(file.crc32c));
+  }
+  return "";
+}
+
+// Where the folder that `key` names is: the configuration says, or it did when the run began. What a task
+// reads by itself must be where the configuration says.
+std::string place_of(const Session& session, const std::string& key,
+                     const checkpoint::LeftOut::Folder& folder, const std::string& checkpoint) {
+  std::vector<std::string> problems;
+  for (const std::string& place : {folder_here(session, key), key == kWeights ? folder.path : ""}) {
+    if (place.empty() || is_ours(place)) continue;
+    problems.push_back(problem_of(place, folder.files));
+    if (problems.back().empty()) return place;
+  }
+  throw Error(
+      PL_ERROR_CONFIG,
+      fmt::format("{}: has no frozen weights (checkpoint.frozen = \"left_out\"): they are those of "
+                  "the folder that {} names, but {}: bring it back, or say where it is now with "
+                  "--set {}=FOLDER",
+                  as_shown(checkpoint), key, problems.empty() ? "it names none" : problems.front(), key));
+}
+
+}  // namespace
+
+checkpoint::LeftOut what_is_left_out(Session& session) {
+  checkpoint::LeftOut left_out;
+  if (session.options().checkpoint.frozen == "kept") return left_out;
+  for (const pl_parameter& parameter : session.task().parameters())
+    if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0)
+      left_out.parameters.emplace_back(view(parameter.name));
+  if (left_out.parameters.empty()) {
+    session.log().warning("checkpoint.frozen = \"left_out\" has no effect: all parameters train");
+    return left_out;
+  }
+  std::vector<std::string> keys;
+  const std::string weights = folder_here(session, kWeights);
+  const bool is_folder =
+      session.options().stage.init_from.empty() && (weights.empty() || is_foreign(weights));
+  if (is_folder && !weights.empty()) keys.emplace_back(kWeights);
+  for (const std::string& key : is_folder ? keys_of_parts(session) : std::vector<std::string>())
+    keys.push_back("task." + key);
+  if (keys.empty())
+    throw session.config().error(
+        "checkpoint.frozen",
+        fmt::format("{} of the parameters do not train, and do not come from a model's folder, where a "
+                    "checkpoint's reader would find them: name one in {}, or use \"kept\"",
+                    left_out.parameters.size(), kWeights));
+  session.processes().on_first("reading the folders of what is left out", [&] {
+    const observe::Elapsed elapsed(session.log().console(), "checksums of the frozen weights");
+    for (const std::string& key : keys) {
+      const std::string folder = fs::absolute(folder_here(session, key)).string();
+      left_out.folders[key] = {folder, files_of(folder)};
+    }
+  });
+  return left_out;
+}
+
+void import_left_out(Session& session, const checkpoint::Checkpoint& from) {
+  const std::string model = session.processes().on_first("finding the frozen weights", [&] {
+    const observe::Elapsed elapsed(session.log().console(), "verifying the frozen weights");
+    std::string weights;
+    for (const auto& [key, folder] : from.contents().left_out.folders) {
+      const std::string place = place_of(session, key, folder, from.path());
+      if (key == kWeights) weights = place;
+    }
+    return weights;
+  });
+  if (!model.empty()) session.task().import_model(model);
+}
+
+}  // namespace pipeline::train
