@@ -144,8 +144,8 @@ class Tied(pipeline.Task):
     def build_model(self):
         network = Network()
         if self.options.compile == "layers":
-            for block in network.blocks:
-                block.compile()
+            for block in network.blocks:  # without Inductor, whose code takes half a minute: the whole model has it
+                block.compile(backend="aot_eager")
         return torch.compile(network) if self.options.compile == "model" else network
 
     def loss(self, batch):
