@@ -185,12 +185,8 @@ LeftOut parse_left_out(const Object& root, const Json& json, const std::string& 
   const Json& value = root.object("left_out");
   const Object object(value, path + ": \"left_out\"");
   left_out.parameters = parse_names(object, value, "parameters");
-  for (const auto& [key, entry] : object.object("folders").items()) {
-    const Object folder(entry, path + ": \"" + key + "\"");
-    LeftOut::Folder& one = left_out.folders[key];
-    one.path = folder.text("path");
-    for (const Json& file : folder.list("files")) one.files.push_back(parse_file(file, path));
-  }
+  left_out.folder = object.text("folder");
+  for (const Json& file : object.list("files")) left_out.files.push_back(parse_file(file, path));
   return left_out;
 }
 
@@ -252,11 +248,10 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
     for (const Tensor& tensor : manifest.tensors) json["tensors"].push_back(tensor_json(tensor));
     if (!contents.droppable.empty()) json["droppable"] = contents.droppable;
     if (!contents.changes.empty()) json["changes"] = to_json(contents.changes);
-    if (!contents.left_out.parameters.empty()) {
-      json["left_out"] = {{"parameters", contents.left_out.parameters}, {"folders", Json::object()}};
-      for (const auto& [key, folder] : contents.left_out.folders)
-        json["left_out"]["folders"][key] = {{"path", folder.path}, {"files", to_json(folder.files)}};
-    }
+    if (const LeftOut& left_out = contents.left_out; !left_out.parameters.empty())
+      json["left_out"] = {{"parameters", left_out.parameters},
+                          {"folder", left_out.folder},
+                          {"files", to_json(left_out.files)}};
     json["checksum"] = checksum_of(json);
     return json.dump(1) + "\n";
   } catch (const strict_json::JsonError& error) {

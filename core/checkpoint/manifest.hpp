@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,14 +34,11 @@ struct StoredFile {
   uint32_t crc32c;
 };
 
-// Frozen parameters that a checkpoint does not have, since their values are those of model folders.
+// Frozen parameters that a checkpoint does not have, since their values are those of a model's folder.
 struct LeftOut {
-  struct Folder {
-    std::string path;  // when the run began
-    std::vector<StoredFile> files;
-  };
   std::vector<std::string> parameters;
-  std::map<std::string, Folder> folders;  // by the option that names it
+  std::string folder;  // when the run began
+  std::vector<StoredFile> files;
 };
 
 // What a checkpoint holds besides its tensors. The JSON texts are objects that only the core understands.

@@ -6,8 +6,6 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
@@ -17,20 +15,17 @@
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/header.hpp"
 #include "core/train/session/value_source.hpp"
-#include "core/train/session/weights.hpp"
 
 namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kWeights = "train.init_from";  // what Task::import_model() reads
+constexpr const char* kKey = "train.init_from";
 
-std::string folder_here(const Session& session, const std::string& key) {
+std::string folder_here(const Session& session) {
   const config::Config& config = session.config();
-  if (key == kWeights)
-    return config::absolute_path(config.options().train.init_from, config.origin(key).base);
-  return session.task_config().find_string(key.substr(std::string_view("task.").size())).value_or("");
+  return config::absolute_path(config.options().train.init_from, config.origin(kKey).base);
 }
 
 // Whether a file of a model's folder decides what is read from it.
@@ -76,22 +71,20 @@ std::string problem_of(const fs::path& folder, const std::vector<checkpoint::Sto
   return "";
 }
 
-// Where the folder that `key` names is: the configuration says, or it did when the run began. What a task
-// reads by itself must be where the configuration says.
-std::string place_of(const Session& session, const std::string& key,
-                     const checkpoint::LeftOut::Folder& folder, const std::string& checkpoint) {
-  std::vector<std::string> problems;
-  for (const std::string& place : {folder_here(session, key), key == kWeights ? folder.path : ""}) {
+std::string place_of(const Session& session, const checkpoint::Checkpoint& from) {
+  const checkpoint::LeftOut& left_out = from.contents().left_out;
+  std::string problem;
+  for (const std::string& place : {folder_here(session), left_out.folder}) {
     if (place.empty() || is_ours(place)) continue;
-    problems.push_back(problem_of(place, folder.files));
-    if (problems.back().empty()) return place;
+    const std::string found = problem_of(place, left_out.files);
+    if (found.empty()) return place;
+    if (problem.empty()) problem = found;
   }
-  throw Error(
-      PL_ERROR_CONFIG,
-      fmt::format("{}: has no frozen weights (checkpoint.frozen = \"left_out\"): they are those of "
-                  "the folder that {} names, but {}: bring it back, or say where it is now with "
-                  "--set {}=FOLDER",
-                  as_shown(checkpoint), key, problems.empty() ? "it names none" : problems.front(), key));
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("{}: has no frozen weights (checkpoint.frozen = \"left_out\"): they are those of "
+                          "the folder that {} named, but {}: bring it back, or say where it is now with "
+                          "--set {}=FOLDER",
+                          as_shown(from.path()), kKey, problem, kKey));
 }
 
 }  // namespace
@@ -106,40 +99,25 @@ checkpoint::LeftOut what_is_left_out(Session& session) {
     session.log().warning("checkpoint.frozen = \"left_out\" has no effect: all parameters train");
     return left_out;
   }
-  std::vector<std::string> keys;
-  const std::string weights = folder_here(session, kWeights);
-  const bool is_folder =
-      session.options().stage.init_from.empty() && (weights.empty() || is_foreign(weights));
-  if (is_folder && !weights.empty()) keys.emplace_back(kWeights);
-  for (const std::string& key : is_folder ? keys_of_parts(session) : std::vector<std::string>())
-    keys.push_back("task." + key);
-  if (keys.empty())
+  if (!session.options().stage.init_from.empty() || !is_foreign(folder_here(session)))
     throw session.config().error(
         "checkpoint.frozen",
         fmt::format("{} of the parameters do not train, and do not come from a model's folder, where a "
                     "checkpoint's reader would find them: name one in {}, or use \"kept\"",
-                    left_out.parameters.size(), kWeights));
-  session.processes().on_first("reading the folders of what is left out", [&] {
+                    left_out.parameters.size(), kKey));
+  session.processes().on_first("reading the folder of what is left out", [&] {
     const observe::Elapsed elapsed(session.log().console(), "checksums of the frozen weights");
-    for (const std::string& key : keys) {
-      const std::string folder = fs::absolute(folder_here(session, key)).string();
-      left_out.folders[key] = {folder, files_of(folder)};
-    }
+    left_out.folder = fs::absolute(folder_here(session)).string();
+    left_out.files = files_of(left_out.folder);
   });
   return left_out;
 }
 
 void import_left_out(Session& session, const checkpoint::Checkpoint& from) {
-  const std::string model = session.processes().on_first("finding the frozen weights", [&] {
+  session.task().import_model(session.processes().on_first("finding the frozen weights", [&] {
     const observe::Elapsed elapsed(session.log().console(), "verifying the frozen weights");
-    std::string weights;
-    for (const auto& [key, folder] : from.contents().left_out.folders) {
-      const std::string place = place_of(session, key, folder, from.path());
-      if (key == kWeights) weights = place;
-    }
-    return weights;
-  });
-  if (!model.empty()) session.task().import_model(model);
+    return place_of(session, from);
+  }));
 }
 
 }  // namespace pipeline::train

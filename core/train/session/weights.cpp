@@ -185,7 +185,7 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   if (differ.missing.empty())
     for (const std::string& part : origins_of_parts(session))
       session.log().info(fmt::format("{} is not read: {} has all weights", part, from.path()));
-  if (!from.contents().left_out.folders.empty()) import_left_out(session, from);
+  if (!from.contents().left_out.parameters.empty()) import_left_out(session, from);
   InitialValues initial(session.task(), &from);
   session.strategy().load_state(
       [&](const pl_piece& piece, void* destination) {
@@ -199,7 +199,7 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
 void load_all(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read,
               bool values_only) {
   require_values(session, from);
-  if (!from.contents().left_out.folders.empty()) import_left_out(session, from);
+  if (!from.contents().left_out.parameters.empty()) import_left_out(session, from);
   InitialValues initial(session.task());
   session.strategy().load_state(
       [&](const pl_piece& piece, void* destination) {
@@ -337,20 +337,16 @@ std::string load_weights(Session& session, const Origin& origin) {
       session.run_info().seed);
 }
 
-std::vector<std::string> keys_of_parts(const Session& session) {
-  std::vector<std::string> keys = session.task_config().keys();
-  std::erase_if(keys, [&](const std::string& key) {
-    return session.task_config().setting(key).option.type != PL_OPTION_PATH ||
-           (key != "init_from" && !key.ends_with(".init_from")) ||
-           session.task_config().find_string(key).value_or("").empty();
-  });
-  return keys;
-}
-
 std::vector<std::string> origins_of_parts(const Session& session) {
   std::vector<std::string> parts;
-  for (const std::string& key : keys_of_parts(session))
-    parts.push_back(fmt::format("task.{} = {}", key, *session.task_config().find_string(key)));
+  const config::PluginConfig& options = session.task_config();
+  for (const std::string& key : options.keys()) {
+    if (options.setting(key).option.type != PL_OPTION_PATH ||
+        (key != "init_from" && !key.ends_with(".init_from")))
+      continue;
+    if (const std::string folder = options.find_string(key).value_or(""); !folder.empty())
+      parts.push_back(fmt::format("task.{} = {}", key, folder));
+  }
   return parts;
 }
 

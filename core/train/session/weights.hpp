@@ -58,10 +58,8 @@ ValueSource values_of(const Origin& origin);
 // _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.
 std::string load_weights(Session& session, const Origin& origin);
 
-// The task's options of type path that are named init_from, where they are set: the folders that its own
-// initial values come from, part by part. "language.init_from".
-std::vector<std::string> keys_of_parts(const Session& session);
-// The same for people: "task.language.init_from = models/llama".
+// The folders that a task's own initial values come from, part by part: its options of type path that are
+// named init_from, where they are set. "task.language.init_from = models/llama".
 std::vector<std::string> origins_of_parts(const Session& session);
 
 // Loads all that a checkpoint of the very same model holds, also the optimizer's state: the run goes on.
