@@ -1,6 +1,8 @@
 #include "core/plugins/check/check_plugin.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
 #include <iterator>
@@ -43,14 +45,33 @@ Check run(const Promise& promise, const CheckArgs& args) {
   return check;
 }
 
-// "task summarization 1.0" and its kind, from a process of its own.
+// The file of LibTorch, where this process has it.
+std::string torch_library() {
+  std::string path;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        if (std::string_view(info->dlpi_name).ends_with("/libtorch_cpu.so"))
+          *static_cast<std::string*>(to) = info->dlpi_name;
+        return 0;
+      },
+      &path);
+  return path;
+}
+
+// "task summarization 1.0" and its kind, from a process of its own. If it brings LibTorch, this process takes
+// it, too: for each check's process to load it anew would take most of the time.
 std::pair<std::string, uint32_t> identity(const CheckArgs& args) {
   const ChildResult child = run_in_child(args.limit, [&] {
     const Plugin& plugin = Plugin::load(args.plugin);
-    return fmt::format("{}{} {}", static_cast<uint32_t>(plugin.kind()), plugin.label(), plugin.version());
+    const std::string torch = Plugin::in_process(args.plugin) ? "" : torch_library();
+    return fmt::format("{}{} {}\n{}", static_cast<uint32_t>(plugin.kind()), plugin.label(), plugin.version(),
+                       torch);
   });
   if (!child.ok) return {};
-  return {child.value.substr(1), static_cast<uint32_t>(child.value.front() - '0')};
+  const size_t end = child.value.rfind('\n');
+  if (const std::string torch = child.value.substr(end + 1); !torch.empty())
+    ::dlopen(torch.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return {child.value.substr(1, end - 1), static_cast<uint32_t>(child.value.front() - '0')};
 }
 
 std::vector<Promise> promises_of(uint32_t kind) {
