@@ -136,7 +136,6 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
            .flags = (options.run.reproducible ? PL_RUN_REPRODUCIBLE : 0u) |
                     (options.train.activation_checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
                     (options.loader.pin_memory && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
-           .threads = compute_threads(config_, devices_, sharing, is_same_on_any_threads()),
            .loader_processes = static_cast<uint32_t>(options.loader.processes),
            .rank = world.rank,
            .world_size = world.size,
@@ -151,6 +150,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
            .micro_batches = training ? plan_.micro_batches : 0,
            .run_dir = {run_dir_.data(), run_dir_.size()},
            .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
+  info_.threads = compute_threads(config_, devices_, sharing, is_same_on_any_threads());  // of this device
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
