@@ -134,7 +134,7 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
 
 void Checkpointer::begin_changed() {
   changes_ = changes_from_start(session_.config(), folder_.path());
-  left_out_ = what_is_left_out(session_);
+  left_out_ = what_is_left_out(session_, parameters_with(session_.task(), PL_PARAMETER_TRAINABLE, false));
 }
 
 void Checkpointer::begin_branch(const checkpoint::Checkpoint& from) {

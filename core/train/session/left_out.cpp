@@ -4,10 +4,10 @@
 #include <array>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
 #include "core/config/sources.hpp"
@@ -89,12 +89,10 @@ std::string place_of(const Session& session, const checkpoint::Checkpoint& from)
 
 }  // namespace
 
-checkpoint::LeftOut what_is_left_out(Session& session) {
+checkpoint::LeftOut what_is_left_out(Session& session, std::vector<std::string> frozen) {
   checkpoint::LeftOut left_out;
   if (session.options().checkpoint.frozen == "kept") return left_out;
-  for (const pl_parameter& parameter : session.task().parameters())
-    if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0)
-      left_out.parameters.emplace_back(view(parameter.name));
+  left_out.parameters = std::move(frozen);
   if (left_out.parameters.empty()) {
     session.log().warning("checkpoint.frozen = \"left_out\" has no effect: all parameters train");
     return left_out;
