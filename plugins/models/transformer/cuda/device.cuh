@@ -51,6 +51,21 @@ struct alignas(16) Vector {
   T values[kSize];
 };
 
+struct ValueAndSlope {
+  float value, slope;
+};
+
+// x s, with s the logistic function of t, which has this slope: SiLU and GELU's forms.
+__device__ inline ValueAndSlope times_logistic(float x, float t, float slope) {
+  const float s = 1 / (1 + expf(-t));
+  return {x * s, s + x * s * (1 - s) * slope};
+}
+// With t = 2 sqrt(2/pi) (x + 0.044715 x^3).
+__device__ inline ValueAndSlope gelu_tanh(float x) {
+  return times_logistic(x, x * (1.5957691216057308f + 0.07135481627f * x * x),
+                        1.5957691216057308f + 0.21406444881f * x * x);
+}
+
 constexpr int kWarp = 32;
 constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000);
 

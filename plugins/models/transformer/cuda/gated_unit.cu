@@ -4,16 +4,8 @@
 // The forms, numbered as in transformer::Gate.
 constexpr int kSilu = 0;
 
-struct GateAndSlope {
-  float value, slope;
-};
-
-// x s, with s the logistic function of t: of x, or of 2 sqrt(2/pi) (x + 0.044715 x^3), GELU's tanh form.
-__device__ inline GateAndSlope gate(int form, float x) {
-  const float t = form == kSilu ? x : x * (1.5957691216057308f + 0.07135481627f * x * x);
-  const float slope = form == kSilu ? 1 : 1.5957691216057308f + 0.21406444881f * x * x;
-  const float s = 1 / (1 + expf(-t));
-  return {x * s, s + x * s * (1 - s) * slope};
+__device__ inline ValueAndSlope gate(int form, float x) {
+  return form == kSilu ? times_logistic(x, x, 1) : gelu_tanh(x);
 }
 
 // gated, dgated: (rows, 2 inner), columns of the gate first; h, dh: (rows, inner), of whole vectors. A thread
@@ -43,7 +35,7 @@ __device__ void gated_unit_backward(int form, const T* gated, const T* dh, T* dg
                   d = reinterpret_cast<const Vector<T>*>(dh)[i];
   Vector<T> dg, dup, again;
   for (int k = 0; k < Vector<T>::kSize; ++k) {
-    const GateAndSlope at = gate(form, widened(g.values[k]));
+    const ValueAndSlope at = gate(form, widened(g.values[k]));
     const float of_up = widened(up.values[k]), of_h = widened(d.values[k]);
     dg.values[k] = rounded<T>(of_h * of_up * at.slope);
     dup.values[k] = rounded<T>(of_h * at.value);

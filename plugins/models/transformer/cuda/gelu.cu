@@ -4,21 +4,12 @@
 // The forms, numbered as in transformer::Gelu.
 constexpr int kTanh = 0, kExact = 1;
 
-struct ValueAndSlope {
-  float value, slope;
-};
-
 __device__ inline ValueAndSlope gelu(int form, float x) {
   if (form == kExact) {
     const float below = 0.5f * erfcf(-0.7071067811865476f * x);
     return {x * below, below + x * 0.3989422804014327f * expf(-0.5f * x * x)};
   }
-  // x s, with s the logistic function of t: of 2 sqrt(2/pi) (x + 0.044715 x^3), or of 1.702 x.
-  const bool cubic = form == kTanh;
-  const float t = cubic ? x * (1.5957691216057308f + 0.07135481627f * x * x) : 1.702f * x;
-  const float slope = cubic ? 1.5957691216057308f + 0.21406444881f * x * x : 1.702f;
-  const float s = 1 / (1 + expf(-t));
-  return {x * s, s + x * s * (1 - s) * slope};
+  return form == kTanh ? gelu_tanh(x) : times_logistic(x, 1.702f * x, 1.702f);
 }
 
 // x, d, y: (rows, columns), of whole vectors. y = gelu(x); d, the gradient of y, becomes that of x. A block
