@@ -29,14 +29,14 @@ void turn_by_torch(at::Tensor& x, int64_t width, const at::Tensor& cos, const at
   first.copy_(turned);
 }
 
-cuda::Heads heads_of(int64_t width, const at::Tensor& cos, const at::Tensor& sin) {
+cuda::Heads turned_heads(int64_t width, const at::Tensor& cos, const at::Tensor& sin) {
   const int64_t head = 2 * cos.size(1);
   return {.width = head, .queries = 0, .turned = width / head, .cos = cos, .sin = sin};
 }
 
 // sign: 1, or -1 to turn back.
 void turn(at::Tensor& x, int64_t width, const at::Tensor& cos, const at::Tensor& sin, float sign) {
-  if (const cuda::Heads heads = heads_of(width, cos, sin); cuda::has_head_kernels_for(x, heads))
+  if (const cuda::Heads heads = turned_heads(width, cos, sin); cuda::has_head_kernels_for(x, heads))
     return cuda::turn_heads(x, x, heads, sign < 0);
   if (!fast_path(x)) return turn_by_torch(x, width, cos, sin, sign);
   const int64_t half = cos.size(1), stride = x.size(1);
@@ -72,7 +72,7 @@ class Rotate : public torch::autograd::Function<Rotate> {
     const auto saved = ctx->get_saved_variables();
     const int64_t width = kept<int64_t>(ctx);
     const at::Tensor dy = grads[0].contiguous();
-    const cuda::Heads heads = heads_of(width, saved[0], saved[1]);
+    const cuda::Heads heads = turned_heads(width, saved[0], saved[1]);
     at::Tensor dx;  // a copy: the gradient may be somebody else's, too
     if (cuda::has_head_kernels_for(dy, heads)) {
       dx = at::empty_like(dy);

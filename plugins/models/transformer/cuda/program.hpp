@@ -11,9 +11,14 @@
 namespace pipeline::transformer::cuda {
 
 // The texts of this folder's .cuh and .cu files.
-extern const char *const kDeviceHeader,
-    *const kColumnSum, *const kCrossEntropy,
-                           *const kDecode, *const kGatedUnit, *const kGelu, *const kHeads, *const kLayerNorm;
+extern const char* const kDeviceHeader;
+extern const char* const kColumnSum;
+extern const char* const kCrossEntropy;
+extern const char* const kDecode;
+extern const char* const kGatedUnit;
+extern const char* const kGelu;
+extern const char* const kHeads;
+extern const char* const kLayerNorm;
 
 // Compute capability of a CUDA device, 80 for 8.0; 0 where it is unknown. LibTorch's half for the CPU, which
 // alone is linked, does not tell; the driver, which it has loaded, does.
