@@ -76,6 +76,17 @@ void InPlace::expect_same(const Tensors& inputs, const Function& f, double facto
     expect_close(got[i], wanted[i], factor * (i == 0 ? 1 : 3) * tolerance(),
                  i == 0 ? "result" : "gradient of input " + std::to_string(i - 1));
   }
+  // A strategy's memory, in which two micro-batches add up in float32.
+  const Tensors bound = leaves(inputs, type(), device);
+  Tensors sums;
+  for (const at::Tensor& leaf : bound) {
+    leaf.set_grad_dtype(std::nullopt);
+    sums.push_back(leaf.mutable_grad() = at::zeros_like(leaf, at::kFloat));
+  }
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) results(f, bound, type(), type());
+  for (size_t i = 0; i < sums.size(); ++i)
+    expect_close(sums[i], 2 * wanted[i + 1], 3 * factor * tolerance(), "sum for input " + std::to_string(i));
+
   const Deterministic deterministic;
   const Tensors once = results(f, leaves(inputs, type(), device), type(), type());
   const Tensors twice = results(f, leaves(inputs, type(), device), type(), type());

@@ -49,8 +49,8 @@ class InPlace : public ::testing::TestWithParam<Place> {
   }
 
   // `f`: leaves (all of one type on one device) -> a tensor; `compute` is their type. The result and all
-  // gradients of f here are those of f in float64 on the CPU, from the same rounded inputs; and with
-  // deterministic algorithms f has the same bits twice.
+  // gradients of f here are those of f in float64 on the CPU, from the same rounded inputs, also where they
+  // are added to bound ones; and with deterministic algorithms f has the same bits twice.
   using Function = std::function<at::Tensor(const Tensors& leaves, at::ScalarType compute)>;
   void expect_same(const Tensors& inputs, const Function& f, double factor = 1);
 };

@@ -97,6 +97,19 @@ TEST(SingleSum, AGradientThatComesTwiceIsAdded) {
   }
 }
 
+// Where nothing says in which order: then the task's products add to the sums themselves.
+TEST(SingleSum, SeveralMicroBatchesAddUpInMemoryThatTheTaskIsBoundTo) {
+  for (const bool reproducible : {false, true}) {
+    for (const uint64_t micro_batches : {1, 2}) {
+      StrategyRun run(kSumSpecs, sgd(),
+                      {.reproducible = reproducible, .dtype = at::kBFloat16, .micro_batches = micro_batches});
+      const pl_tensor gradient = run.strategy().storage(0).grad;
+      EXPECT_EQ(gradient.data != nullptr, micro_batches == 2 && !reproducible);
+      EXPECT_EQ(gradient.dtype.bits, gradient.data != nullptr ? 32 : 16);
+    }
+  }
+}
+
 TEST(SingleSum, TakesGradientsThatAreLentOrStridedOrNarrow) {
   StrategyRun run(kSumSpecs, sgd());
   const Gradients gradients = random_gradients(kSumSpecs, 3);

@@ -45,7 +45,7 @@ struct NormedProduct {
     if (ctx->needs_input_grad(3)) {
       const at::Tensor normed =
           normed_again(kept_input, x, {norm_weight, norm_bias}, mean, rstd, dy.scalar_type());
-      d.second = weight_gradient(normed, dy, true);
+      d.second = weight_gradient(normed, dy, weight, true);
     }
     const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
     if (ctx->needs_input_grad(0) || need_norm) {
@@ -132,8 +132,9 @@ class LinearResidual : public torch::autograd::Function<LinearResidual> {
     const auto& [dropout, dtype] = kept<std::pair<Dropout, at::ScalarType>>(ctx);
     const at::Tensor dy = (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(dtype);
     return {ctx->needs_input_grad(0) ? input_gradient(dy, weight) : Variable(),
-            weight_gradient(h, dy, ctx->needs_input_grad(1)), bias_gradient(dy, ctx->needs_input_grad(2)),
-            ctx->needs_input_grad(3) ? dresidual : Variable(), Variable()};
+            weight_gradient(h, dy, weight, ctx->needs_input_grad(1)),
+            bias_gradient(dy, ctx->needs_input_grad(2)), ctx->needs_input_grad(3) ? dresidual : Variable(),
+            Variable()};
   }
 };
 
@@ -153,7 +154,7 @@ class AddProduct : public torch::autograd::Function<AddProduct> {
     const auto t = ctx->get_saved_variables();
     const at::Tensor dy = grads[0].contiguous(), part = dy.narrow(1, kept<int64_t>(ctx), t[1].size(1));
     return {dy, ctx->needs_input_grad(1) ? input_gradient(part, t[1]) : Variable(),
-            weight_gradient(t[0], part, ctx->needs_input_grad(2)), Variable()};
+            weight_gradient(t[0], part, t[1], ctx->needs_input_grad(2)), Variable()};
   }
 };
 
@@ -197,7 +198,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
         (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(pre.scalar_type());
 
     auto [h, dpre, dpre_sum] = gelu_again_and_backward(pre, input_gradient(dy, down_weight), form);
-    const at::Tensor ddown_weight = weight_gradient(h, dy, ctx->needs_input_grad(5));
+    const at::Tensor ddown_weight = weight_gradient(h, dy, down_weight, ctx->needs_input_grad(5));
     const at::Tensor ddown_bias = bias_gradient(dy, ctx->needs_input_grad(6));
     h.reset();
 
@@ -245,7 +246,7 @@ class NormGatedResidual : public torch::autograd::Function<NormGatedResidual> {
     const bool need_down = ctx->needs_input_grad(4);
     auto [h, dgated] =
         gated_unit_again_and_backward(gated, input_gradient(dy, down_weight), kept<Gate>(ctx), need_down);
-    const at::Tensor ddown = weight_gradient(h, dy, need_down);
+    const at::Tensor ddown = weight_gradient(h, dy, down_weight, need_down);
     h.reset();
     const auto [d, dup] =
         NormedProduct{t[0], t[1], t[2], t[3], t[5], t[6], t[8]}.backward(ctx, dgated, dresidual);

@@ -52,7 +52,7 @@ class Embed : public torch::autograd::Function<Embed> {
     if (positions_table.numel() > 0) x.add_(at::index_select(positions_table, 0, positions));
     if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
     ctx->save_for_backward({kept_if(table.requires_grad(), tokens),
-                            kept_if(positions_table.requires_grad(), positions), inserted_rows});
+                            kept_if(positions_table.requires_grad(), positions), inserted_rows, table});
     keep(ctx, SavedEmbedding{dropout, shared, table.size(0), positions_table.size(0)});
     return x;
   }
@@ -73,8 +73,13 @@ class Embed : public torch::autograd::Function<Embed> {
       if (dtable.defined()) dtable = dtable.to(wide(dtable.scalar_type()));
       const bool in_rows = shared && shared->take_rows;
       if (in_rows) shared->take_rows(tokens, of_tokens);
-      if (!in_rows && !dtable.defined()) dtable = at::zeros({rows, dx.size(1)}, sums);
-      if (!in_rows) add_rows(dtable, tokens, of_tokens);
+      at::Tensor sum = in_rows || dtable.defined() ? at::Tensor() : gradient_so_far(saved[3]);
+      if (sum.defined()) {
+        add_rows(sum, tokens, of_tokens);
+      } else if (!in_rows) {
+        if (!dtable.defined()) dtable = at::zeros({rows, dx.size(1)}, sums);
+        add_rows(dtable, tokens, of_tokens);
+      }
     }
     if (ctx->needs_input_grad(1)) {
       dpositions = at::zeros({position_rows, dx.size(1)}, sums);

@@ -193,8 +193,12 @@ at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& opt
 
 at::ScalarType wide(at::ScalarType type) { return at::promote_types(type, at::kFloat); }
 
-at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool needed) {
+at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& weight, bool needed) {
   if (!needed) return {};
+  if (at::Tensor sum = gradient_so_far(weight); sum.defined()) {
+    gemm_out(sum, x, dy, {.a_transposed = true, .accumulate = true});
+    return {};
+  }
   if (x.is_cpu())
     return gemm(x, dy, {.a_transposed = true});  // whose products are not wider than their factors
   at::Tensor dw = at::empty({x.size(1), dy.size(1)}, x.options().dtype(wide(x.scalar_type())));

@@ -48,8 +48,14 @@ at::Tensor total(const at::Tensor& x, at::ScalarType type);
 // The pieces that the blocks' backward passes are made of, for y = x W + b with W (in, out). Gradients of
 // weights and biases are wide on a device, whatever the parameter's own type: the strategy takes them so.
 
-// dW (in, out) = x^T dy; undefined when not needed.
-at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool needed);
+// Where the gradient of `weight` adds up, if there is such a place; a backward pass that adds to it returns
+// an undefined gradient. Autograd would add a gradient of its own to it.
+inline at::Tensor gradient_so_far(const at::Tensor& weight) {
+  return weight.is_leaf() ? weight.grad() : at::Tensor();
+}
+
+// dW (in, out) = x^T dy; undefined when not needed, or added to gradient_so_far().
+at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& weight, bool needed);
 
 inline at::Tensor bias_gradient(const at::Tensor& dy, bool needed) {
   return needed ? column_sum(dy) : at::Tensor();

@@ -116,15 +116,27 @@ LocalReduction::LocalReduction(std::shared_ptr<const Layout> layout, at::Device 
     : layout_(std::move(layout)),
       device_(device),
       copies_(fixed_tree ? tree_copies(micro_batches) : 1),
-      gradients_(layout_, fixed_tree) {}
+      gradients_(layout_, fixed_tree) {
+  if (!fixed_tree && micro_batches > 1 && layout_->trainable_length() > 0)
+    bound_ = at::zeros({layout_->trainable_length()}, at::TensorOptions(device).dtype(at::kFloat));
+}
 
 void LocalReduction::begin(uint64_t /*micro_batches*/) {
+  if (bound_.defined()) bound_.zero_();
   gradients_.clear();
   loss_.clear();
 }
 
 void LocalReduction::add(size_t slot, const at::Tensor& gradient, bool owned) {
-  gradients_.add(slot, gradient, owned);
+  if (!bound_.defined()) return gradients_.add(slot, gradient, owned);
+  const Slot& place = layout_->slots()[slot];
+  at::Tensor sum = bound_run(place).narrow(0, 0, place.count);
+  if (gradient.const_data_ptr() != sum.const_data_ptr()) sum.add_(gradient.reshape({place.count}));
+}
+
+void* LocalReduction::bound_gradient(size_t parameter) const {
+  const bool is_bound = bound_.defined() && layout_->slot_index(parameter) < layout_->trainable_slots();
+  return is_bound ? bound_run(layout_->slot_of(parameter)).mutable_data_ptr() : nullptr;
 }
 
 void LocalReduction::end_micro_batch(at::Tensor loss) {
@@ -135,7 +147,11 @@ void LocalReduction::end_micro_batch(at::Tensor loss) {
 StepSums LocalReduction::finish() {
   at::Tensor loss = loss_.finish();
   if (!loss.defined()) loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_));
-  return {gradients_.finish(), std::move(loss)};
+  if (!bound_.defined()) return {gradients_.finish(), std::move(loss)};
+  GradientRuns runs;
+  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot)
+    runs.push_back({layout_->slots()[slot].offset, bound_run(layout_->slots()[slot])});
+  return {std::move(runs), std::move(loss)};
 }
 
 void LocalReduction::memory(const MemoryVisitor& visit) const {

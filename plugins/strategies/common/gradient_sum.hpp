@@ -105,9 +105,13 @@ class Reduction : public GradientReceiver {
  public:
   virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
   virtual StepSums finish() = 0;
+  // Where the task adds up the gradient of a parameter, in float32; null: it hands it over.
+  virtual void* bound_gradient(size_t /*parameter*/) const { return nullptr; }
 };
 
-// For one process, which runs all micro-batches.
+// For one process, which runs all micro-batches. Where they are several and their order is free, the task
+// adds their gradients up itself, in memory that it is bound to: its products do so without a pass of their
+// own.
 class LocalReduction : public Reduction {
  public:
   LocalReduction(std::shared_ptr<const Layout> layout, at::Device device, bool fixed_tree,
@@ -116,12 +120,16 @@ class LocalReduction : public Reduction {
   void add(size_t slot, const at::Tensor& gradient, bool owned) override;
   void end_micro_batch(at::Tensor loss) override;
   StepSums finish() override;
+  void* bound_gradient(size_t parameter) const override;
   void memory(const MemoryVisitor& visit) const override;
 
  private:
+  at::Tensor bound_run(const Slot& slot) const { return bound_.narrow(0, slot.offset, slot.padded); }
+
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
-  uint64_t copies_;  // of the gradients, at most
+  uint64_t copies_;   // of the gradients, at most
+  at::Tensor bound_;  // all of them in the arena's order; undefined: they are handed over
   GradientSum gradients_;
   LossTree loss_ = make_loss_tree();
 };

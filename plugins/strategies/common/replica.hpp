@@ -95,7 +95,8 @@ class Replicated : public Strategy<Config> {
   Storage storage(uint64_t index) override {
     const pl_tensor value = replica_.value(index);
     pl_tensor grad = value;
-    grad.data = nullptr;  // handed over: the first one is then kept without a copy
+    grad.data = reduction_->bound_gradient(index);  // null: handed over, and the first is kept without a copy
+    if (grad.data != nullptr) grad.dtype = kFloat32;
     return {value, grad};
   }
 

@@ -5,10 +5,11 @@
 
 namespace pipeline::strategies {
 
-// One process, one device. Gradients are handed over by the task and live from the backward pass to the
-// update only. Holds weights, gradients and the optimizer's state; where the task computes in a narrower
-// dtype than float32, master weights besides; in reproducible mode up to log2(micro-batches) more copies of
-// the gradients, for the fixed tree of sums.
+// One process, one device. Where a step has one micro-batch, its gradients are handed over by the task and
+// live from the backward pass to the update only; where it has several, the task adds them up in memory that
+// it is bound to; in reproducible mode they are handed over in either case. Holds weights, gradients and the
+// optimizer's state; where the task computes in a narrower dtype than float32, master weights besides; in
+// reproducible mode up to log2(micro-batches) more copies of the gradients, for the fixed tree of sums.
 //
 // A parameter that gets no gradient in a step is updated with a gradient of zero.
 class Single : public Replicated<NoConfig> {
