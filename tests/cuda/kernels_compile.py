@@ -1,4 +1,4 @@
-"""Compiles the kernels of plugins/models/transformer/cuda by NVRTC, which needs no device, for all that they are meant for. None may keep
+"""Compiles our .cu files by NVRTC, which needs no device, for all that they are meant for. None may keep
 anything in local memory: they have fewer registers where blocks are large (__launch_bounds__). So it is with the pinned torch's NVRTC;
 with that of another the kernels must compile.
 
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parents[2] / "plugins/models/transformer/cuda"
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 PINS = Path(__file__).resolve().parents[2] / "scripts/setup/wheels/cuda.txt"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
@@ -31,7 +31,7 @@ def nvrtc():
 def compiled(library, path, architecture):
     """The compiler's log, with what each kernel uses."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    headers, names = ((ctypes.c_char_p * 1)(text) for text in ((KERNELS / "device.cuh").read_bytes(), b"device.cuh"))
+    headers, names = ((ctypes.c_char_p * 1)(text) for text in ((PLUGINS / "gpu/device.cuh").read_bytes(), b"device.cuh"))
     assert library.nvrtcCreateProgram(ctypes.byref(program), path.read_bytes(), path.name.encode(), 1, headers, names) == 0
     options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--ptxas-options=-v"]
     status = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
@@ -46,11 +46,11 @@ def compiled(library, path, architecture):
 def main():
     if wanted := os.environ.pop("PIPELINE_PYTHON", None):
         os.execv(wanted, [wanted] + sys.argv)
-    library, files = nvrtc(), sorted(KERNELS.glob("*.cu"))
+    library, files = nvrtc(), sorted(PLUGINS.rglob("*.cu"))
     version = ctypes.c_int(), ctypes.c_int()
     assert library.nvrtcVersion(*map(ctypes.byref, version)) == 0
     is_pinned = f"nvidia-cuda-nvrtc=={version[0].value}.{version[1].value}." in PINS.read_text()
-    assert files, f"there are no kernels in {KERNELS}"
+    assert files, f"there are no kernels in {PLUGINS}"
     for architecture in ARCHITECTURES:
         for path in files:
             log = compiled(library, path, architecture)

@@ -49,14 +49,18 @@ INSTANTIATE_TEST_SUITE_P(All, Strategies,
 TEST_P(Strategies, AreTheCpus) {
   for (const plugins::Optimizer& optimizer :
        {adamw(), in_bits(adamw(), 16), in_bits(adamw(), 8), sgd(0.9, 0.1, true)}) {
-    const bool is_plain = optimizer.name == "adamw" && !optimizer.options.contains("state_bits");
+    const double bits = optimizer.options.contains("state_bits") ? optimizer.options.at("state_bits") : 32;
+    const bool is_plain = optimizer.name == "adamw" && bits == 32;
     if (!is_plain && GetParam().name == std::string("diloco")) continue;  // it refuses that
     const Job job = difficult_job(3, optimizer);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const Outcome here = run_job(job, 1, options(type, true)),
                     there = run_job(job, 1, options(type, false));
       const double rounding = type == at::kFloat ? 0 : type == at::kHalf ? 1e-3 : 8e-3;
-      EXPECT_LT(distance(here, there), 1e-4 + rounding) << optimizer.name << " " << type;
+      // Moments in few bits may be rounded to the other neighbour where float32's last bit differs.
+      const double of_moments = bits == 8 ? 1e-2 : bits == 16 ? 1e-3 : 0;
+      EXPECT_LT(distance(here, there), 1e-4 + rounding + of_moments)
+          << optimizer.name << " " << bits << " " << type;
       EXPECT_EQ(here.finite, there.finite);
     }
   }

@@ -9,11 +9,11 @@
 #include <ATen/ops/empty_like.h>
 
 #include "attention_paths.hpp"
-#include "cuda/program.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "packed_batch.hpp"
 #include "parallel.hpp"
+#include "plugins/gpu/program.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -285,7 +285,7 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
   check_rows(q, k, v, layout);
   check_bias(bias, layout);
   if (kernels_take(q, k, v, layout, bias)) return attention_by_kernels(q, k, v, layout, dropout, bias);
-  if (q.is_cuda() && flash_can(q, layout, bias, cuda::compute_capability(q.device())))
+  if (q.is_cuda() && flash_can(q, layout, bias, gpu::compute_capability(q.device())))
     return flash_attention(q, k, v, layout, dropout);
   return padded_attention(q, k, v, layout, dropout, bias);
 }
@@ -297,7 +297,7 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
   check_bias(bias, layout);
   if (kernels_take(q, k, v, layout, bias)) return self_attention_by_kernels(qkv, layout, dropout, bias);
   if (q.is_cuda()) {
-    const int capability = cuda::compute_capability(q.device());
+    const int capability = gpu::compute_capability(q.device());
     if (cudnn_can(q, layout, dropout, bias, capability)) return cudnn_self_attention(qkv, layout);
     if (flash_can(q, layout, bias, capability)) return flash_self_attention(qkv, layout, dropout);
   }

@@ -146,6 +146,7 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
   const auto [found, is_new] = views_.try_emplace({run.offset, count});
   if (is_new) {
     found->second.weights = master_.narrow(0, run.offset - begin_, count);
+    if (narrow_.defined()) found->second.narrow = narrow_.narrow(0, run.offset - begin_, count);
     const Segment& segment = segment_of(run.offset);
     for (const Kept& state : segment.state)
       found->second.state.push_back(narrow_state(state, run.offset - segment.begin, count));
@@ -154,10 +155,10 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
   return found->second;
 }
 
-GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
-                             const GradientScale& scale) {
+Optimizer::Called Optimizer::call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
+                                  const GradientScale& scale) {
   std::erase_if(runs, [](const GradientRun& run) { return run.gradient.numel() == 0; });
-  if (runs.empty()) return runs;
+  if (runs.empty()) return {std::move(runs), true};
   const size_t count = runs.size(), kinds = rule(group).kinds().size();
   UpdateRuns update{.count = count,
                     .values = std::vector<at::Tensor>((2 + kinds) * count),
@@ -175,6 +176,7 @@ GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, d
     const Views& views = views_of(runs[run]);
     update.values[run] = runs[run].gradient;
     update.values[count + run] = on_device(views.weights);
+    if (views.narrow.defined()) update.narrow.push_back(views.narrow);
     update.places.push_back(views.place);
     for (size_t i = 0; i < kinds; ++i) {
       update.values[(2 + i) * count + run] = on_device(views.state[i].values);
@@ -184,7 +186,7 @@ GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, d
   (rule(group).*slot)(update);
   for (auto& [home, updated] : away) home.copy_(updated, /*non_blocking=*/true);
   for (size_t run = 0; run < count; ++run) runs[run].gradient = std::move(update.values[run]);
-  return runs;
+  return {std::move(runs), update.wrote_narrow};
 }
 
 void Optimizer::add_to_average(const GradientRuns& runs) {
@@ -225,17 +227,19 @@ GradientScale Optimizer::limit(const GradientRuns& runs, GradientScale scale) {
   return scale;
 }
 
-void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
+bool Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
   // What is transformed was scaled and limited before.
   const bool is_raw = !rule(group).is_of_matrices();
-  call(&UpdateRule::update, group, runs, learning_rate,
-       is_raw ? limit(runs, scale) : GradientScale{.divisor = {}, .found_inf = scale.found_inf});
+  const Called called =
+      call(&UpdateRule::update, group, runs, learning_rate,
+           is_raw ? limit(runs, scale) : GradientScale{.divisor = {}, .found_inf = scale.found_inf});
   add_to_average(runs);
+  return called.wrote_narrow;
 }
 
 GradientRuns Optimizer::directions(const Group& group, const GradientRuns& runs, const GradientScale& scale) {
-  return call(&UpdateRule::directions, group, runs, 0, limit(runs, scale));
+  return call(&UpdateRule::directions, group, runs, 0, limit(runs, scale)).runs;
 }
 
 }  // namespace pipeline::strategies

@@ -28,6 +28,9 @@ class Optimizer {
             std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin, at::Device device,
             bool state_on_host = false);
 
+  // The same weights in the fewer bits that the task computes with, for rules that write them, too.
+  void set_narrow_weights(at::Tensor narrow) { narrow_ = std::move(narrow); }
+
   // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
   std::vector<ArenaPart> state() const;
   // Fills the state: with zeros where the reader has values only. The caller sets the count of updates.
@@ -45,7 +48,8 @@ class Optimizer {
   void advance(const GradientScale& scale);
   // The runs belong to groups that are updated as `group` is, lie within the master weights and do not
   // overlap in memory: they may be overwritten. For a rule of matrices they are directions, transformed.
-  void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
+  // True: the narrow weights are up to date.
+  bool update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
   // For a rule of matrices: the same runs, of what the rule is to transform.
   GradientRuns directions(const Group& group, const GradientRuns& runs, const GradientScale& scale);
   // The master weights and their moving average, if there is one that an update has begun, change places.
@@ -63,7 +67,7 @@ class Optimizer {
   // What belongs to a run. Made once, because the runs of most steps are the same: a device would wait for
   // the host that makes three views of each parameter in each step.
   struct Views {
-    at::Tensor weights;
+    at::Tensor weights, narrow;
     std::vector<Kept> state;  // where it is kept, by kind
     UpdateRuns::Place place;
   };
@@ -75,15 +79,18 @@ class Optimizer {
   void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
   using Slot = void (UpdateRule::*)(UpdateRuns&) const;
-  // Returns the runs with what the rule has left in place of gradients.
-  GradientRuns call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
-                    const GradientScale& scale);
+  struct Called {
+    GradientRuns runs;  // with what the rule has left in place of gradients
+    bool wrote_narrow;
+  };
+  Called call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
+              const GradientScale& scale);
 
   std::shared_ptr<const Layout> layout_;
   std::deque<UpdateRule> rules_;
   std::optional<MovingAverage> average_;  // of all weights
   at::Tensor share_;                      // what it moves by in this step
-  at::Tensor master_;
+  at::Tensor master_, narrow_;
   int64_t begin_;
   at::Device device_;
   std::vector<Segment> segments_;                       // by offset

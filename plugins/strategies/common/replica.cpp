@@ -21,6 +21,7 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   master_ = values_.part(0, layout_->trainable_length());
   if (has_masters()) master_ = master_.to(at::kFloat);
   optimizer_ = std::make_unique<Optimizer>(context, optimizers, layout_, master_, 0, device_);
+  if (has_masters()) optimizer_->set_narrow_weights(values_.part(0, layout_->trainable_length()));
   for (size_t i = 0; i < parameters.size(); ++i) {
     views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()),
                         parameters[i].stored_shape(), context.run().device);
@@ -47,23 +48,23 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
       members.push_back({slot.offset, at::zeros({slot.padded}, master_.options())});
     }
   }
+  bool is_published = true;
   for (const auto& [group, members] : alike) {
-    if (optimizer_->rule(*group).is_of_matrices())
-      update_tensors(*group, members, learning_rate, scale);
-    else
-      optimizer_->update(*group, members, learning_rate, scale);
+    is_published &= optimizer_->rule(*group).is_of_matrices()
+                        ? update_tensors(*group, members, learning_rate, scale)
+                        : optimizer_->update(*group, members, learning_rate, scale);
   }
-  publish();
+  if (!is_published) publish();
 }
 
-void Replica::update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
+bool Replica::update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
                              const GradientScale& scale) {
   const GradientRuns directions = optimizer_->directions(group, runs, scale);
   for (const auto& [offset, values] : directions) {
     const Slot& slot = layout_->slot_at(offset);
     optimizer_->rule(group).transform(values.narrow(0, 0, slot.count).view(slot.shape));
   }
-  optimizer_->update(group, directions, learning_rate, scale);
+  return optimizer_->update(group, directions, learning_rate, scale);
 }
 
 void Replica::publish() {

@@ -56,7 +56,7 @@ class Replica {
  private:
   bool has_masters() const { return values_.dtype() != at::kFloat; }
   std::vector<ArenaPart> frozen() const;
-  void update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
+  bool update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
                       const GradientScale& scale);
 
   std::shared_ptr<const Layout> layout_;

@@ -9,6 +9,7 @@
 #define __device__
 #define __global__
 #define __launch_bounds__(threads)
+#define __grid_constant__
 #define __shared__ static  // blocks run one after the other
 
 struct ThreadIndex {

@@ -1,6 +1,5 @@
 // Stands for libcaffe2_nvrtc.so, through which plugins compile and start kernels of their own: what it
-// "compiles" are the kernels of plugins/models/transformer/cuda as they were compiled for the CPU, into
-// this library.
+// "compiles" are our .cu files as they were compiled for the CPU, into this library.
 #include <c10/util/Half.h>
 
 #include <map>
@@ -12,6 +11,7 @@ namespace on_host {
 
 #pragma GCC push_options
 #pragma GCC optimize("O2")  // a test runs them over many logits
+#include "plugins/strategies/common/rules/adamw.cu"
 #include "transformer/cuda/column_sum.cu"
 #include "transformer/cuda/cross_entropy.cu"
 #include "transformer/cuda/decode.cu"
@@ -46,9 +46,9 @@ Kernel kernel(void (*function)(Arguments...)) {
   { #name, kernel(on_host::name) }
 #define KERNELS(name) KERNEL(name##_float), KERNEL(name##_bfloat16), KERNEL(name##_float16)
 const std::map<std::string, Kernel, std::less<>> kKernels{
-    KERNELS(column_sum), KERNELS(cross_entropy),       KERNELS(decode),
-    KERNELS(gated_unit), KERNELS(gated_unit_backward), KERNELS(gelu_backward),
-    KERNELS(heads),      KERNELS(heads_backward),      KERNELS(layer_norm_backward)};
+    KERNELS(adamw),          KERNELS(column_sum),          KERNELS(cross_entropy), KERNELS(decode),
+    KERNELS(gated_unit),     KERNELS(gated_unit_backward), KERNELS(gelu_backward), KERNELS(heads),
+    KERNELS(heads_backward), KERNELS(layer_norm_backward)};
 
 constexpr int kNotFound = 500;
 char some_module;

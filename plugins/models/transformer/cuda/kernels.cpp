@@ -9,9 +9,13 @@
 #include <array>
 #include <string>
 
-#include "program.hpp"
+#include "device_code.hpp"
+#include "plugins/gpu/program.hpp"
 
 namespace pipeline::transformer::cuda {
+
+using gpu::Program;
+
 namespace {
 
 constexpr int64_t kWarp = 32, kMostThreads = 1024, kVectorBytes = 16;

@@ -1,7 +1,8 @@
-// AdamW (Loshchilov and Hutter, arXiv 1711.05101) by PyTorch's fused kernel: one pass over weights, gradients
-// and state, which also scales the gradients.
+// AdamW (Loshchilov and Hutter, arXiv 1711.05101) by our own kernel on a CUDA device, else by PyTorch's fused
+// one: one pass over weights, gradients and state, which also scales the gradients.
 #include <ATen/ops/_fused_adamw.h>
 
+#include "plugins/strategies/common/rules/adamw_on_device.hpp"
 #include "plugins/strategies/common/rules/built_in.hpp"
 
 namespace pipeline::strategies {
@@ -30,6 +31,7 @@ class AdamW : public pipeline::Optimizer<AdamWConfig> {
   std::vector<std::string> state() const override { return {"exp_avg", "exp_avg_sq"}; }
 
   void update(const Update& u) override {
+    if (adamw_on_device(u, {config().beta1, config().beta2, config().epsilon})) return;
     // Kernels that take a list of step counts take one scalar many times.
     const std::vector<at::Tensor> steps(u.runs(), to_torch(u.updates()));
     at::_fused_adamw_(tensors(u.weights()), tensors(u.gradients()), tensors(u.state(0)), tensors(u.state(1)),

@@ -39,6 +39,10 @@ extern const BuiltIn kAdamW, kMuon, kSgd;
 // to_torch() would make new ones, with two allocations for each parameter in each step.
 at::TensorList tensors(std::span<const pl_tensor> runs);
 
+// The weights of all runs in fewer bits, with which the task computes, for a rule that writes those, too: one
+// that asks must. Empty: there are none.
+at::TensorList narrow_weights();
+
 // Throws unless option `what`, whose value this is, is as expected: "above 0".
 inline void require_option(bool holds, const char* what, double value, const char* expected) {
   if (!holds) fail_with(PL_ERROR_CONFIG, "optimizer.", what, " = ", value, ": must be ", expected);

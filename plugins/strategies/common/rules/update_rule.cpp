@@ -94,10 +94,12 @@ void UpdateRule::transform(const at::Tensor& matrix) const {
 }
 
 // A rule that takes the scale gets all runs at once, where they need not be cut.
-void UpdateRule::call(Slot slot, const UpdateRuns& runs) const {
+void UpdateRule::call(Slot slot, UpdateRuns& runs) const {
   const bool on_cpu = runs.values.front().is_cpu();
-  if (takes_scale_ && !is_narrow_ && (own_ || !on_cpu))
-    return call_table(slot, runs.count, runs.values, runs);
+  if (takes_scale_ && !is_narrow_ && (own_ || !on_cpu)) {
+    runs.wrote_narrow = call_table(slot, runs.count, runs.values, runs, runs.narrow);
+    return;
+  }
   for (size_t run = 0; run < runs.count; ++run) {
     const int64_t end = runs.values[run].numel();
     if (is_narrow_ && on_cpu) {  // a rule of this library may be called by several threads at once
@@ -157,6 +159,8 @@ namespace {
 thread_local struct {
   const pl_tensor* views;
   const at::Tensor* tensors;
+  at::TensorList narrow;
+  bool was_asked_for_narrow;
 } given;
 
 }  // namespace
@@ -165,12 +169,18 @@ at::TensorList tensors(std::span<const pl_tensor> runs) {
   return {given.tensors + (runs.data() - given.views), runs.size()};
 }
 
-// `values`: of `count` runs, as UpdateRuns has them.
-void UpdateRule::call_table(Slot slot, size_t count, const Tensors& values, const UpdateRuns& runs) const {
+at::TensorList narrow_weights() {
+  given.was_asked_for_narrow = true;
+  return given.narrow;
+}
+
+// `values`: of `count` runs, as UpdateRuns has them. Returns whether the rule wrote `narrow`.
+bool UpdateRule::call_table(Slot slot, size_t count, const Tensors& values, const UpdateRuns& runs,
+                            at::TensorList narrow) const {
   std::vector<pl_tensor> views;
   views.reserve(values.size());
   for (const at::Tensor& tensor : values) views.push_back(to_pl(tensor));
-  given = {views.data(), values.data()};
+  given = {views.data(), values.data(), narrow, false};
   const pl_tensor updates = to_pl(runs.step_count);
   const auto passed = [&](const std::optional<at::Tensor>& scalar) {
     return takes_scale_ && scalar ? std::optional(to_pl(*scalar)) : std::nullopt;
@@ -187,6 +197,7 @@ void UpdateRule::call_table(Slot slot, size_t count, const Tensors& values, cons
   args.divisor = divisor ? &*divisor : nullptr;
   args.found_inf = found_inf ? &*found_inf : nullptr;
   check(slot(rule_, &args));
+  return given.was_asked_for_narrow;
 }
 
 std::optional<MovingAverage> MovingAverage::take(OptimizerRule& rule) {

@@ -26,6 +26,9 @@ struct UpdateRuns {
   // All their gradients, which may be overwritten, all weights, and the state kind by kind.
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> scales;  // of the state
+  // The weights in the fewer bits that the task computes with; empty: in none. Few rules write them, too.
+  std::vector<at::Tensor> narrow;
+  bool wrote_narrow = false;
   double learning_rate;
   at::Tensor step_count;  // with this one: a float32 scalar on the device
   const GradientScale& scale;
@@ -62,9 +65,10 @@ class UpdateRule {
   using Tensors = std::vector<at::Tensor>;
   using Slot = pl_error* (*)(pl_update_rule*, const pl_update_args*);
 
-  void call(Slot slot, const UpdateRuns& runs) const;
+  void call(Slot slot, UpdateRuns& runs) const;
   void call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64_t begin, int64_t length) const;
-  void call_table(Slot slot, size_t count, const Tensors& values, const UpdateRuns& runs) const;
+  bool call_table(Slot slot, size_t count, const Tensors& values, const UpdateRuns& runs,
+                  at::TensorList narrow = {}) const;
 
   pl_optimizer_api api_{};
   pl_update_rule* rule_ = nullptr;

@@ -1,4 +1,4 @@
-// What the kernels of this folder share. NVRTC compiles them for the device that is there; tests compile them
+// What kernels share. NVRTC compiles them for the device that is there; tests compile them
 // for the CPU, with tests/cuda/emulator/cuda_on_host.hpp in place of the compiler's own names.
 #pragma once
 

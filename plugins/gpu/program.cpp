@@ -1,10 +1,13 @@
-#include "program.hpp"
+#include "plugins/gpu/program.hpp"
 
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <pipeline/torch/runtime.hpp>
 
-namespace pipeline::transformer::cuda {
+namespace pipeline::gpu {
+
+extern const char* const kDeviceHeader;  // the text of device.cuh
+
 namespace {
 
 // Functions of https://docs.nvidia.com/cuda/nvrtc and https://docs.nvidia.com/cuda/cuda-driver-api, as far as
@@ -148,4 +151,4 @@ void Program::launch_(const std::string& kernel, c10::Device device, int64_t blo
                   kernel);
 }
 
-}  // namespace pipeline::transformer::cuda
+}  // namespace pipeline::gpu

@@ -8,23 +8,13 @@
 #include <string>
 #include <utility>
 
-namespace pipeline::transformer::cuda {
-
-// The texts of this folder's .cuh and .cu files.
-extern const char* const kDeviceHeader;
-extern const char* const kColumnSum;
-extern const char* const kCrossEntropy;
-extern const char* const kDecode;
-extern const char* const kGatedUnit;
-extern const char* const kGelu;
-extern const char* const kHeads;
-extern const char* const kLayerNorm;
+namespace pipeline::gpu {
 
 // Compute capability of a CUDA device, 80 for 8.0; 0 where it is unknown. LibTorch's half for the CPU, which
 // alone is linked, does not tell; the driver, which it has loaded, does.
 int compute_capability(c10::Device device);
 
-// The kernels of one file, compiled by NVRTC, which comes with LibTorch, for the device that is there: no
+// The kernels of one .cu file, compiled by NVRTC, which comes with LibTorch, for the device that is there: no
 // CUDA compiler is needed to build the project, and no list of devices. Compiled when first used, which takes
 // some tenths of a second, and kept while the process lives, which has one device. Safe for any thread.
 class Program {
@@ -52,4 +42,4 @@ class Program {
   void* module_ = nullptr;
 };
 
-}  // namespace pipeline::transformer::cuda
+}  // namespace pipeline::gpu
