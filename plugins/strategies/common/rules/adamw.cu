@@ -64,11 +64,11 @@ __device__ void adamw(const Runs& runs, const Rule& rule, const float* step, con
   }
 }
 
-#define ADAMW(T)                                                                                            \
-  extern "C" __global__ void __launch_bounds__(256)                                                         \
-      adamw_##T(const __grid_constant__ Runs runs, const __grid_constant__ Rule rule, const float* step,    \
-                const float* divisor, const float* found_inf) {                                             \
-    adamw<T>(runs, rule, step, divisor, found_inf);                                                         \
+#define ADAMW(T)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(256)                                                      \
+      adamw_##T(const __grid_constant__ Runs runs, const __grid_constant__ Rule rule, const float* step, \
+                const float* divisor, const float* found_inf) {                                          \
+    adamw<T>(runs, rule, step, divisor, found_inf);                                                      \
   }
 ADAMW(float)
 ADAMW(bfloat16)
