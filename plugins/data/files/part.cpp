@@ -39,16 +39,17 @@ void ContentGroups::join(const std::vector<std::string>& contents) {
 
 Hash128 ContentGroups::of(const std::string& content) const { return root(hash128(content)); }
 
-std::string held_out_text(const std::string& path, double share, uint64_t training, uint64_t validation) {
+std::string held_out_text(const std::string& path, double share, uint64_t training, uint64_t validation,
+                          const std::string& noun) {
   const uint64_t all = training + validation;
   std::ostringstream text;
   if (training == 0 || validation == 0) {
-    text << path << ": " << (validation == 0 ? "none" : "each") << " of its " << all
-         << " usable records is held out by task.data.validation_share = " << share
+    text << path << ": " << (validation == 0 ? "none" : "each") << " of its " << all << " " << noun
+         << " is held out by task.data.validation_share = " << share
          << ": give another share, or a file as task.data.val";
     throw DataError(text.str());
   }
-  text << "held out   " << validation << " of the " << all << " usable records of " << path
+  text << "held out   " << validation << " of the " << all << " " << noun << " of " << path
        << " for validation (task.data.validation_share = " << share << ")";
   return text.str();
 }

@@ -36,7 +36,8 @@ class ContentGroups {
   std::unordered_map<Hash128, Hash128> above_;  // nearer to the smallest of its group
 };
 
-// A line for the log about the records of both parts. Throws DataError where one has none.
-std::string held_out_text(const std::string& path, double share, uint64_t training, uint64_t validation);
+// A line for the log about the records of both parts, or what they are. Throws DataError where one has none.
+std::string held_out_text(const std::string& path, double share, uint64_t training, uint64_t validation,
+                          const std::string& noun = "usable records");
 
 }  // namespace pipeline::files

@@ -270,17 +270,23 @@ class PlainQuotes {
   uint64_t fields_ = 0;
 };
 
+// Counts a drop where it is not.
+bool is_utf8(std::string_view text, const Rows& rows) {
+  const size_t bad = first_invalid_utf8(text);
+  if (bad == std::string::npos) return true;
+  char byte[3];
+  std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned char>(text[bad]));
+  rows.drop(DropReason::kInvalidUtf8, std::string("the byte ") + byte);
+  return false;
+}
+
 void take_row(CsvReader& csv, const Places& places, const Rows& rows) {
   Row row{.fields = {}, .line = csv.line()};
   for (const Place& place : places) {
     row.fields.push_back(place.value);
     if (!place.field) continue;
     std::string& field = csv.fields()[*place.field];
-    if (const size_t bad = first_invalid_utf8(field); bad != std::string::npos) {
-      char byte[3];
-      std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned char>(field[bad]));
-      return rows.drop(DropReason::kInvalidUtf8, std::string("the byte ") + byte);
-    }
+    if (!is_utf8(field, rows)) return;
     row.fields.back() = std::move(field);
   }
   rows.sink(std::move(row));
@@ -318,6 +324,20 @@ void read_csv(Input& input, char usual, const Rows& rows) {
   quotes.tell(rows.report);
 }
 
+void read_plain(Input& input, const Rows& rows) {
+  PlainText text(input, rows.options.text_unit, rows.options.max_record_bytes);
+  while (text.next()) {
+    rows.report.begin_record(text.line());
+    if (text.too_long()) {
+      rows.drop_too_long();
+    } else if (is_utf8(text.text(), rows)) {
+      Row row{.fields = std::vector<std::optional<std::string>>(rows.columns.size()), .line = text.line()};
+      row.fields.front() = std::move(text.text());
+      rows.sink(std::move(row));
+    }
+  }
+}
+
 }  // namespace
 
 Quotes quotes_named(std::string_view name) {
@@ -341,6 +361,7 @@ void read_table(const std::string& path, sources::Format format, const std::vect
   if (format == sources::Format::kParquet || format == sources::Format::kJson)
     return read_objects(path, format, rows);
   Input input(path, options.on_block);
+  if (format == sources::Format::kText) return read_plain(input, rows);
   read_csv(input, format == sources::Format::kTsv ? '\t' : ',', rows);
 }
 

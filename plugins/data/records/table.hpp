@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/data/records/input.hpp"
+#include "plugins/data/records/plain_text.hpp"
 #include "plugins/data/records/record_report.hpp"
 #include "plugins/data/sources/source_files.hpp"
 
@@ -47,16 +48,17 @@ struct ReadOptions {
   // Longer ones are dropped, and memory stays bounded by a few times this.
   uint64_t max_record_bytes = uint64_t{16} << 20;
   Quotes quotes = Quotes::kAuto;
+  TextUnit text_unit = TextUnit::kFile;    // of plain text, which is the first column; others are not there
   std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
   // What to do about a column that is not there.
   std::string remedy = "name the columns in [task.data], by its keys that end in _column";
 };
 
 // Reads a file, one record at a time and in order: JSON (an object a line, or one list of objects), CSV with
-// a header row as RFC 4180 has it, or Parquet. A record that is not usable is dropped and counted in `report`
-// by reason; what `sink` gets is for the caller to count as used. Throws DataError when the file cannot be
-// read or lacks a column; and, after rows perhaps, when the quotes of a TSV file cannot be what they are
-// taken for. Memory is that of a record and a block of the file.
+// a header row as RFC 4180 has it, Parquet, or plain text. A record that is not usable is dropped and counted
+// in `report` by reason; what `sink` gets is for the caller to count as used. Throws DataError when the file
+// cannot be read or lacks a column; and, after rows perhaps, when the quotes of a TSV file cannot be what
+// they are taken for. Memory is that of a record and a block of the file.
 void read_table(const std::string& path, sources::Format format, const std::vector<Column>& columns,
                 const std::function<void(Row&&)>& sink, RecordReport& report,
                 const ReadOptions& options = {});

@@ -27,17 +27,30 @@ namespace fs = std::filesystem;
 
 struct KnownFormat {
   Format format;
-  bool of_records, of_sequences;
+  bool of_records, of_sequences, of_texts;
   std::array<std::string_view, 9> endings;
 };
 constexpr KnownFormat kFormats[] = {
-    {Format::kJson, true, true, {".jsonl", ".ndjson", ".json"}},
-    {Format::kCsv, true, true, {".csv"}},
-    {Format::kTsv, true, true, {".tsv"}},
-    {Format::kParquet, true, true, {".parquet"}},
-    {Format::kTar, true, false, {".tar"}},
-    {Format::kFasta, false, true, {".fasta", ".fa", ".faa", ".fas", ".fsa", ".pep", ".afa", ".a2m", ".a3m"}},
-    {Format::kStockholm, false, true, {".sto", ".stk", ".stockholm"}}};
+    {Format::kJson, true, true, true, {".jsonl", ".ndjson", ".json"}},
+    {Format::kCsv, true, true, true, {".csv"}},
+    {Format::kTsv, true, true, true, {".tsv"}},
+    {Format::kParquet, true, true, true, {".parquet"}},
+    {Format::kText, false, false, true, {".txt", ".text", ".md"}},
+    {Format::kTar, true, false, false, {".tar"}},
+    {Format::kFasta,
+     false,
+     true,
+     false,
+     {".fasta", ".fa", ".faa", ".fas", ".fsa", ".pep", ".afa", ".a2m", ".a3m"}},
+    {Format::kStockholm, false, true, false, {".sto", ".stk", ".stockholm"}}};
+
+bool is_of(const KnownFormat& known, Content content) {
+  return content == Content::kSequences ? known.of_sequences
+         : content == Content::kTexts   ? known.of_texts
+                                        : known.of_records;
+}
+// Whether the folders within a folder belong to it.
+bool is_deep(Content content) { return content == Content::kSequences || content == Content::kTexts; }
 
 // Words in the names of a data set's files, and the parts that it is published in.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {
@@ -51,10 +64,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWor
 
 constexpr stores::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
 
-std::string_view split_in(std::string_view name) {
+// `between`: what is between words.
+std::string_view split_in(std::string_view name, const char* between) {
   const std::string small = files::in_small_letters(name);
   for (size_t begin = 0; begin < small.size();) {
-    const size_t end = std::min(small.find_first_of("-_. /=", begin), small.size());
+    const size_t end = std::min(small.find_first_of(between, begin), small.size());
     for (const auto& [word, split] : kSplitWords)
       if (std::string_view(small).substr(begin, end - begin) == word) return split;
     begin = end + 1;
@@ -130,18 +144,18 @@ std::vector<std::string> files_of_folder(const std::string& folder, Content cont
   return paths;
 }
 
-// The files of sequences in a folder and in the folders within.
-std::vector<std::string> sequences_below(const std::string& folder, files::IgnoredFiles& ignored) {
-  files::FolderContents found = files::search_folder(folder, [](const std::string& name) {
-    return format_named(name, Content::kSequences) ? files::Use::kTake : files::Use::kIgnore;
+// The files in a folder and in the folders within.
+std::vector<std::string> files_below(const std::string& folder, Content content,
+                                     files::IgnoredFiles& ignored) {
+  files::FolderContents found = files::search_folder(folder, [&](const std::string& name) {
+    return format_named(name, content) ? files::Use::kTake : files::Use::kIgnore;
   });
   for (const auto& [relative, reason] : found.unreadable)
     throw DataError((fs::path(folder) / relative).string() + ": " + reason);
   ignored = std::move(found.ignored);
   if (found.files.empty())
     throw DataError(folder + ": there is no file in this folder, or below it, that can be read (" +
-                    known_endings(Content::kSequences) + "), but " +
-                    (ignored.empty() ? "nothing" : ignored.text()));
+                    known_endings(content) + "), but " + (ignored.empty() ? "nothing" : ignored.text()));
   std::vector<std::string> paths;
   for (const files::FoundFile& file : found.files) paths.push_back(fs::path(folder) / file.relative);
   return paths;
@@ -149,7 +163,7 @@ std::vector<std::string> sequences_below(const std::string& folder, files::Ignor
 
 std::vector<std::string> paths_of(const std::string& named, Content content, files::IgnoredFiles& ignored) {
   if (fs::is_directory(named))
-    return content == Content::kSequences ? sequences_below(named, ignored) : files_of_folder(named, content);
+    return is_deep(content) ? files_below(named, content, ignored) : files_of_folder(named, content);
   if (fs::exists(named) || !is_pattern(named)) return {named};
   std::string missing;
   std::vector<std::string> paths = matches_of(named, missing);
@@ -188,12 +202,14 @@ void check_alike(const SourceFiles& source) {
   const auto below = [&](const std::string& path) {
     return is_folder ? fs::path(path).lexically_relative(source.named).string() : file_name(path);
   };
-  // Tasks that read sequences ask for each row's split, whether a column or a partition says it.
+  // Tasks that read sequences ask for each row's split, whether a column or a partition says it. A text may
+  // have any title.
+  const char* const between = source.format == Format::kText ? "./" : "-_. /=";
   const auto split_of = [&](const std::string& path) {
     std::string text;
     for (const fs::path& part : fs::path(below(path)))
       if (source.content != Content::kSequences || !is_partition(part.string())) text += part.string() + "/";
-    return split_in(text);
+    return split_in(text, between);
   };
   std::map<std::string, std::string> archives;  // by name
   for (const std::string& path : source.paths) {
@@ -302,7 +318,7 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
 std::optional<Format> format_named(std::string_view name, Content content) {
   const std::string small = files::in_small_letters(files::without_packing(name));
   for (const KnownFormat& known : kFormats)
-    if (content == Content::kSequences ? known.of_sequences : known.of_records)
+    if (is_of(known, content))
       for (const std::string_view ending : known.endings)
         if (!ending.empty() && small.ends_with(ending)) return known.format;
   return std::nullopt;
@@ -318,6 +334,8 @@ std::string known_endings(Content content) {
   if (content == Content::kSequences)
     return ".fasta, .fa, .faa, .a3m, .sto, .csv, .tsv, .jsonl, .json, with .gz or .zst behind it where it is "
            "packed, or .parquet";
+  if (content == Content::kTexts)
+    return ".txt, .md, .jsonl, .json, .csv, .tsv, with .gz or .zst behind it where it is packed, or .parquet";
   return ".jsonl, .ndjson, .json, .csv, .tsv, with .gz or .zst behind it where it is packed, .parquet or "
          ".tar";
 }
@@ -337,7 +355,7 @@ std::string problem_of(const std::string& named, Content content) try {
   if (std::error_code ignored; content != Content::kSequences && fs::is_directory(named, ignored)) {
     // A folder may have a million pictures, which are not listed for this.
     const auto has_picture = [](const auto& entry) { return is_picture(entry.path().native()); };
-    if (content == Content::kRecords ||
+    if (content != Content::kPictures ||
         std::none_of(fs::directory_iterator(named), fs::directory_iterator(), has_picture))
       find(named, content);
     return "";

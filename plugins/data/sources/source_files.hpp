@@ -17,13 +17,14 @@ namespace pipeline::sources {
 using files::DataError;
 using files::Hash128;
 
-enum class Format { kJson, kCsv, kTsv, kParquet, kTar, kPictures, kFasta, kStockholm };
+enum class Format { kJson, kCsv, kTsv, kParquet, kText, kTar, kPictures, kFasta, kStockholm };
 
 // What a task reads: files of other formats are none of its data.
 enum class Content {
   kRecords,    // JSON, CSV, TSV, Parquet and archives
   kPictures,   // kRecords, or a folder of pictures with texts beside them: cat.jpg and cat.txt
   kSequences,  // of proteins: FASTA, Stockholm, JSON, CSV, TSV and Parquet
+  kTexts,      // plain text, JSON, CSV, TSV and Parquet
 };
 
 // The format that the ending of a name says, behind which there may be one of a packed file.
@@ -58,8 +59,8 @@ struct SourceFiles {
 std::string problem_of(const std::string& named, Content content = Content::kRecords);
 
 // The files of a source: of a folder, those of a known format, hidden ones left out, and those of its
-// partitions (partition_of()); for sequences also those in the folders within. Throws DataError where there
-// is none, where they are of several formats, or of several splits (train, test, ...).
+// partitions (partition_of()); for sequences and texts also those in the folders within. Throws DataError
+// where there is none, where they are of several formats, or of several splits (train, test, ...).
 SourceFiles find(const std::string& named, Content content = Content::kRecords);
 
 // find() with the hash. A source whose files have not changed since it was read for that is not read again:

@@ -64,7 +64,7 @@ std::vector<Metric> Chat::metrics() {
 // The text with what is learnt of it in brackets; the tokens, and 1 for each that is learnt.
 void Chat::show_mask(const text::TextBatch& batch, const PredictionSink& sink) const {
   for (const uint64_t id : batch.ids) {
-    const text::Sequence one = sequence(corpus().sample(batch.split, id));
+    const text::Sequence one = sequence_of(corpus().sample(batch.split, id));
     std::string text, tokens, learnt;
     bool was_learnt = false;
     const auto add = [&](int64_t token, bool is_learnt) {

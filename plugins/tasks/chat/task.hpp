@@ -43,10 +43,14 @@ class Chat : public text::TextTask<ChatConfig> {
   bool logs_data() const override { return run().purpose == PL_PURPOSE_TRAIN; }
 
   std::string name_of(const TokenSample& sample) const override { return conversation_of(sample).id; }
-  text::Sequence sequence(const TokenSample& sample) const override { return sequence_of(sample); }
+  std::vector<text::Sequence> sequences(const TokenSample& sample) const override {
+    return {sequence_of(sample)};
+  }
   int64_t max_tokens() const override { return config().chat.max_tokens; }
 
-  const generation::ScoredSamples& scored() const override { return config().generate; }
+  bool is_scored(Purpose purpose, uint64_t id) const override {
+    return config().generate.includes(purpose, id);
+  }
   bool is_answered(const TokenSample& sample) const override {
     return conversation_of(sample).turns.back().is_assistant();
   }

@@ -111,7 +111,7 @@ void export_language_model(const fs::path& folder, const Context& context, const
 
 void add_loss_metrics(const Context& context, const language::PackedBatch& batch,
                       const language::LossDetails& details, const std::vector<size_t>& sources,
-                      const std::vector<std::string>& names) {
+                      std::span<const int64_t> ends, const std::vector<std::string>& names) {
   const at::Tensor& losses = details.row_losses;
   if (details.terms.any())
     context.metric("cross_entropy", to_pl(losses.sum(at::kDouble)), static_cast<double>(losses.size(0)));
@@ -121,8 +121,7 @@ void add_loss_metrics(const Context& context, const language::PackedBatch& batch
   size_t row = 0;
   for (size_t s = 0; s < sources.size(); ++s) {
     samples[sources[s]] += 1;
-    for (const int64_t end = batch.sequences.starts[s + 1];
-         row < batch.target_rows.size() && batch.target_rows[row] < end; ++row)
+    for (; row < batch.target_rows.size() && batch.target_rows[row] < ends[s]; ++row)
       rows[sources[s]].push_back(static_cast<int64_t>(row));
   }
   for (size_t i = 0; i < names.size(); ++i) {

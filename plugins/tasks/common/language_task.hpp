@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -105,10 +106,10 @@ void export_language_model(const std::filesystem::path& folder, const Context& c
 
 // Metrics of a step beside its loss. With terms in `details`: "cross_entropy", the mean over all targets
 // without them. With `sources`, that of each sample: "loss/NAME", the mean cross entropy of a source's
-// targets, and "samples/NAME".
+// targets, and "samples/NAME". ends: of the samples, as rows of the batch.
 void add_loss_metrics(const Context& context, const language::PackedBatch& batch,
                       const language::LossDetails& details, const std::vector<size_t>& sources,
-                      const std::vector<std::string>& names);
+                      std::span<const int64_t> ends, const std::vector<std::string>& names);
 
 // How much a batch is, of which each row is a token.
 BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samples);
@@ -138,7 +139,7 @@ class TokenizerTask : public TaskT {
 
 // The base of a task whose model learns the next token of sequences. ConfigT has the group `loss`, too;
 // BatchT has `packed`, a language::PackedBatch, `ids` of its samples, and `sources` of these, where training
-// has several.
+// has several; `ends` of the samples, as rows, unless each is a sequence.
 template <class ConfigT, class ModelT, class BatchT>
 class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
   using Base = TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>>;
@@ -157,7 +158,8 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
       details.row_losses = at::empty({targets.size(0)}, targets.options().dtype(at::kFloat));
     }
     const LossSum sum = this->model().loss(input_of(batch), this->pass(), details);
-    if (has_metrics) add_loss_metrics(this->context(), batch.packed, details, batch.sources, source_names());
+    if (has_metrics)
+      add_loss_metrics(this->context(), batch.packed, details, batch.sources, ends_of(batch), source_names());
     return sum;
   }
   double flops(const BatchT& batch) override { return this->model().flops(input_of(batch)); }
@@ -167,6 +169,12 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
   virtual std::vector<std::string> source_names() const = 0;
 
  private:
+  static std::span<const int64_t> ends_of(const BatchT& batch) {
+    if constexpr (requires { batch.ends; })
+      return batch.ends;
+    else
+      return std::span(batch.packed.sequences.starts).subspan(1);
+  }
   static const auto& input_of(const BatchT& batch) {
     if constexpr (std::is_same_v<ModelT, language::LanguageModel>)
       return batch.packed;

@@ -8,32 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/files/part.hpp"
-#include "plugins/data/records/pairs.hpp"
-#include "plugins/data/sources/source_files.hpp"
+#include "plugins/data/records/pair_source.hpp"
 #include "plugins/data/stores/token_store.hpp"
 #include "plugins/tasks/text/data.hpp"
 
 namespace pipeline::tasks::summarization {
 
+using records::PairSource;
 using stores::TokenSample;
 using text::Sequence;
-
-// All that decides which pairs there are.
-struct PairSource {
-  sources::SourceFiles files;
-  records::Columns columns;
-  uint64_t max_record_bytes = records::ReadOptions{}.max_record_bytes;
-  records::Quotes quotes = records::Quotes::kAuto;
-  files::SplitPart part;  // of the files' records, by their documents
-
-  // Equal where the same files and part give the same pairs.
-  std::string options() const;
-  // Calls text() with all documents and summaries, and often read() with the bytes that are done. Throws
-  // DataError.
-  void each_text(const std::function<void(std::string_view)>& text,
-                 const std::function<void(uint64_t)>& read) const;
-};
 
 // How a text becomes tokens. [any-thread]
 struct Encoder {

@@ -19,26 +19,11 @@ PairSource Summarization::source_of(const sources::SourceFiles& files, Split spl
 }
 
 tokenizer::TrainingTexts Summarization::training_texts() const {
-  const int64_t size = config().tokenizer.vocab_size;
-  std::string key = "trained/3 " + std::to_string(size);
-  tokenizer::TrainingTexts result;
   std::vector<PairSource> all;
-  for (sources::SourceFiles& files : corpus().sources_of(Split::kTrain)) {
+  for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
     all.push_back(source_of(files, Split::kTrain, config().data.of(Split::kTrain).part));
-    key += "\n" + all.back().options() + " " + all.back().part.key() + " " + files.hash.hex();
-    result.what += (result.what.empty() ? "" : ", ") + files.name();
-    result.bytes += files.bytes;
-  }
   if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-  result.key = files::hash128(key).hex();
-  result.each = [all = std::move(all)](const auto& text, const auto& read) {
-    uint64_t before = 0;
-    for (const PairSource& source : all) {
-      source.each_text(text, [&](uint64_t done) { read(before + done); });
-      before += source.files.bytes;
-    }
-  };
-  return result;
+  return text::training_texts(std::move(all), config().tokenizer.vocab_size);
 }
 
 text::Reading Summarization::reading(const sources::SourceFiles& files, Split split,

@@ -31,10 +31,12 @@ class Summarization : public text::TextTask<SummarizationConfig> {
   bool logs_data() const override { return run().purpose != PL_PURPOSE_EXPORT; }
 
   std::string name_of(const TokenSample& sample) const override { return std::string(sample.beside); }
-  Sequence sequence(const TokenSample& sample) const override { return make_sequence(sample, rules_); }
+  std::vector<Sequence> sequences(const TokenSample& sample) const override {
+    return {make_sequence(sample, rules_)};
+  }
   int64_t max_tokens() const override { return rules_.max_tokens; }
 
-  const generation::ScoredSamples& scored() const override { return config().rouge; }
+  bool is_scored(Purpose purpose, uint64_t id) const override { return config().rouge.includes(purpose, id); }
   bool is_answered(const TokenSample& sample) const override { return sample.has_target(); }
   text::Question question(const TokenSample& sample) const override;
   std::string written_text(const std::vector<int64_t>& tokens) const override {

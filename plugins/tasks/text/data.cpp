@@ -8,6 +8,26 @@
 #include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::text {
+
+tokenizer::TrainingTexts training_texts(std::vector<records::PairSource> all, int64_t size) {
+  std::string key = "trained/3 " + std::to_string(size);
+  tokenizer::TrainingTexts result;
+  for (const records::PairSource& source : all) {
+    key += "\n" + source.options() + " " + source.part.key() + " " + source.files.hash.hex();
+    result.what += (result.what.empty() ? "" : ", ") + source.files.name();
+    result.bytes += source.files.bytes;
+  }
+  result.key = files::hash128(key).hex();
+  result.each = [all = std::move(all)](const auto& text, const auto& read) {
+    uint64_t before = 0;
+    for (const records::PairSource& source : all) {
+      source.each_text(text, [&](uint64_t done) { read(before + done); });
+      before += source.files.bytes;
+    }
+  };
+  return result;
+}
+
 files::Hooks Corpus::hooks(const std::string& what) const {
   return files::hooks_of(context_, what, context_.run().threads);
 }
@@ -17,13 +37,13 @@ std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
   const bool may_be_missing = !trains() && tokenizer_.is_open();
   std::vector<sources::SourceFiles> all;
   for (const std::string& named : wanted.named) {
-    if (const std::string problem = sources::problem_of(named); !problem.empty()) {
+    if (const std::string problem = sources::problem_of(named, data_.content); !problem.empty()) {
       if (!may_be_missing) errors_(wanted.key, wanted.named.size() > 1 ? named + ": " + problem : problem);
       context_.warn(named, " is not there: going on without it");
       return {};
     }
     const std::string name = std::filesystem::path(named).filename().string();
-    all.push_back(sources::find_and_hash(named, cache_folder(), hooks("reading " + name)));
+    all.push_back(sources::find_and_hash(named, cache_folder(), hooks("reading " + name), data_.content));
   }
   return all;
 }
@@ -81,12 +101,12 @@ void Corpus::leave_out_unanswered() {
                 dropped, dropped == 1 ? " was dropped" : " were dropped");
 }
 
-void Corpus::log_held_out() const {
+void Corpus::log_held_out(const char* noun) const {
   const double share = data_.validation_share;
   if (share > 0 && size(Split::kTrain) > 0)
     files::with_data_errors([&] {
       context_.info(files::held_out_text(data_.named_for_training(), share, store(Split::kTrain).records(),
-                                         store(Split::kVal).records()));
+                                         store(Split::kVal).records(), noun));
     });
 }
 

@@ -11,12 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/records/pair_source.hpp"
 #include "plugins/data/sources/mixture.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/stores/token_store.hpp"
 
 namespace pipeline::tasks::common {
 class TaskTokenizer;
+}
+namespace pipeline::tokenizer {
+struct TrainingTexts;
 }
 
 namespace pipeline::tasks::text {
@@ -34,6 +38,9 @@ struct Reading {
   // Calls add() with each sample. Throws DataError where the files cannot be read, or have changed.
   std::function<stores::TokenReport(const stores::TokenSink& add, const files::Hooks& hooks)> read;
 };
+
+// All texts of these sources, for a tokenizer of `size` tokens.
+tokenizer::TrainingTexts training_texts(std::vector<records::PairSource> all, int64_t size);
 
 class Corpus {
  public:
@@ -63,8 +70,8 @@ class Corpus {
   // From now on the test split has those samples alone that have something to be compared with, unless none
   // has.
   void leave_out_unanswered();
-  // What became of the share that is held out for validation, for the log.
-  void log_held_out() const;
+  // What became of the share that is held out for validation, for the log. noun: of samples.
+  void log_held_out(const char* noun) const;
 
   uint64_t size(Split split) const;
   uint64_t targets(Split split) const;                                             // samples that have one

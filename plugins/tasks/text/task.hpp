@@ -23,6 +23,7 @@ struct TextBatch {
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
   std::vector<size_t> sources;  // of each sample, where training has several
+  std::vector<int64_t> ends;    // of the samples, as rows
 
   template <class V>
   void tensors(V&& visit) {
@@ -48,7 +49,10 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
 
   uint64_t sample_count(Split split) const override { return corpus_->size(split); }
   double sample_cost(Split split, uint64_t id) const override {
-    return static_cast<double>(sequence(corpus_->sample(split, id)).tokens.size());
+    double tokens = 0;
+    for (const Sequence& one : sequences(corpus_->sample(split, id)))
+      tokens += static_cast<double>(one.tokens.size());
+    return tokens;
   }
   std::string sample_name(Split split, uint64_t id) const override {
     return name_of(corpus_->sample(split, id));
@@ -57,14 +61,21 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
 
   TextBatch make_batch(const LoadRequest& request) const override {
     std::vector<std::vector<int64_t>> tokens, targets;
+    std::vector<int64_t> ends;
+    int64_t rows = 0;
     for (const uint64_t id : request.ids) {
-      Sequence one = sequence(corpus_->sample(request.split, id, request.epoch));
-      tokens.push_back(std::move(one.tokens));
-      targets.push_back(std::move(one.targets));
+      for (Sequence& one : sequences(corpus_->sample(request.split, id, request.epoch))) {
+        rows += static_cast<int64_t>(one.tokens.size());
+        tokens.push_back(std::move(one.tokens));
+        targets.push_back(std::move(one.targets));
+      }
+      ends.push_back(rows);
     }
     TextBatch batch{.packed = transformer::pack(tokens, targets),
                     .ids = {request.ids.begin(), request.ids.end()},
-                    .split = request.split};
+                    .split = request.split,
+                    .sources = {},
+                    .ends = std::move(ends)};
     if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
     batch.packed.full_length = max_tokens();
     require_ids(batch.packed.tokens, this->tokenizer()->vocab_size(), "token");
@@ -76,13 +87,13 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
     Base::evaluate(batch, sink);
     std::vector<uint64_t> ids;
     for (size_t i = 0; i < batch.ids.size(); ++i)
-      if ((scored().includes(sink.purpose(), batch.ids[i]) || i < sink.samples_left()) &&
+      if ((is_scored(sink.purpose(), batch.ids[i]) || i < sink.samples_left()) &&
           is_answered(corpus_->sample(batch.split, batch.ids[i])))
         ids.push_back(batch.ids[i]);
     if (ids.empty()) return;
     for (const Answered& one : answer(batch.split, sink.purpose(), ids)) {
       sink.sample(one.id, common::sample_text(one, longest_line()));
-      if (scored().includes(sink.purpose(), one.id)) score(one, sink);
+      if (is_scored(sink.purpose(), one.id)) score(one, sink);
     }
   }
   void predict(const TextBatch& batch, const PredictionSink& sink) override {
@@ -104,15 +115,17 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   virtual int64_t open_rules() = 0;
   // What the log calls samples: "pairs".
   virtual const char* noun() const = 0;
+  virtual const char* held_out_noun() const { return "usable records"; }
   virtual bool logs_data() const = 0;
 
   // Parts of a sample.
   virtual std::string name_of(const stores::TokenSample& sample) const = 0;
-  virtual Sequence sequence(const stores::TokenSample& sample) const = 0;  // for learning and evaluating
-  virtual int64_t max_tokens() const = 0;                                  // of a sequence
+  // For learning and evaluating; none sees another.
+  virtual std::vector<Sequence> sequences(const stores::TokenSample& sample) const = 0;
+  virtual int64_t max_tokens() const = 0;  // of a sample
 
   // Evaluation.
-  virtual const generation::ScoredSamples& scored() const = 0;
+  virtual bool is_scored(Purpose purpose, uint64_t id) const = 0;
   virtual bool is_answered(
       const stores::TokenSample& sample) const = 0;  // there is something to compare with
   virtual Question question(const stores::TokenSample& sample) const = 0;
@@ -167,7 +180,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   void log_data() {
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest})
       static_cast<void>(corpus_->size(split));
-    corpus_->log_held_out();
+    corpus_->log_held_out(held_out_noun());
     if (this->run().purpose == PL_PURPOSE_EVALUATE) corpus_->leave_out_unanswered();
     const uint64_t train = corpus_->size(Split::kTrain), validation = corpus_->size(Split::kVal),
                    test = corpus_->size(Split::kTest);

@@ -1,0 +1,86 @@
+#include "plugins/tasks/pretraining/task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pipeline::tasks::pretraining {
+
+std::vector<int32_t> Pretraining::document_of(std::string_view text) const {
+  std::vector<int32_t> tokens = tokenizer()->encode(text);
+  if (tokenizer()->adds_bos()) tokens.insert(tokens.begin(), static_cast<int32_t>(*tokenizer()->bos()));
+  tokens.push_back(static_cast<int32_t>(tokenizer()->eot()));
+  return tokens;
+}
+
+tokenizer::TrainingTexts Pretraining::training_texts() const {
+  std::vector<records::PairSource> all;
+  for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
+    all.push_back(config().data.source_of(files, config().data.of(Split::kTrain).part));
+  if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
+  return text::training_texts(std::move(all), config().tokenizer.vocab_size);
+}
+
+text::Reading Pretraining::reading(const sources::SourceFiles& files, Split /*split*/,
+                                   const files::SplitPart& part) const {
+  tokenizer().require_end_of_text("which a document ends with");
+  const records::PairSource source = config().data.source_of(files, part);
+  return {.options = concat("blocks/1 ", max_tokens(), "\n", source.options()),
+          .read = [this, source](const stores::TokenSink& add, const files::Hooks& hooks) {
+            using Document = std::pair<std::string, std::vector<int32_t>>;
+            BlockWriter blocks(max_tokens(), static_cast<uint32_t>(tokenizer()->vocab_size()), add);
+            const stores::TokenReport report = source.read_on_threads<Document>(
+                hooks,
+                [this](const records::Pair& text) { return Document(text.id, document_of(text.first)); },
+                [&](Document&& one) { blocks.add(one.first, one.second); });
+            blocks.finish();
+            return report;
+          }};
+}
+
+std::string Pretraining::asked_sample() const {
+  std::string sample;
+  const std::vector<int32_t> tokens = document_of(config().ask.prompt);
+  const int64_t most = config().language.max_position_embeddings - config().generate.max_tokens;
+  if (const auto size = static_cast<int64_t>(tokens.size()) - 1; size > most)
+    config_error("ask.prompt", concat("has ", size, " tokens: beside task.generate.max_tokens = ",
+                                      config().generate.max_tokens, " the model has room for ", most));
+  const stores::TokenSink keep = [&](std::string&& one) { sample = std::move(one); };
+  BlockWriter block(most, static_cast<uint32_t>(tokenizer()->vocab_size()), keep);
+  block.add("prompt", tokens);
+  block.finish();
+  return sample;
+}
+
+int64_t Pretraining::open_rules() {
+  tokenizer().require_end_of_text("which a document ends with");
+  return tokenizer()->eot();
+}
+
+void Pretraining::open_data() {
+  TextTask::open_data();
+  if (!logs_data()) return;
+  uint64_t tokens = 0;
+  for (const stores::TokenStore& store : corpus().training().stores()) tokens += store.tokens();
+  context().info("tokens     ", tokens, " to learn from, in blocks of ", max_tokens());
+}
+
+// The beginning of a block's first document, and how that goes on. What is asked is the whole prompt.
+text::Question Pretraining::question(const TokenSample& sample) const {
+  const Sequence piece = pieces_of(sample).front();
+  const size_t size = piece.tokens.size(),
+               given = is_asked() ? size
+                                  : std::min(static_cast<size_t>(config().generate.prompt_tokens), size);
+  text::Question question{.name = name_of(sample), .text = {}, .shown = {}, .truth = {}, .prompt = {piece.tokens.begin(), piece.tokens.begin() + static_cast<ptrdiff_t>(given)}};
+  const bool begins = tokenizer()->adds_bos() && question.prompt.front() == *tokenizer()->bos();
+  question.text = written_text({question.prompt.begin() + (begins ? 1 : 0), question.prompt.end()});
+  question.shown = common::one_line(question.text, longest_line());
+  if (const size_t end = std::min(size, given + static_cast<size_t>(config().generate.max_tokens)); given < end)
+    question.truth = written_text({piece.tokens.begin() + static_cast<ptrdiff_t>(given), piece.tokens.begin() + static_cast<ptrdiff_t>(end)});
+  return question;
+}
+
+}  // namespace pipeline::tasks::pretraining
+
+PIPELINE_TASK(pipeline::tasks::pretraining::Pretraining, "pretraining", "1.0.0",
+              "A language model learns to continue texts. Weight decay: matrices and embeddings; not biases "
+              "and norms")
