@@ -151,10 +151,12 @@ void Checkout::write_data(const std::string& text) const {
   constexpr const char* kNamed =
       R"re(\b(?:train|val|test|images|sequences|pdb_path|test_path)\s*=\s*"?([\w-][\w./-]*))re";
   for (const std::string& name : matches(text, kNamed))
-    if (fs::path(name).has_extension())
+    if (fs::path(name).has_extension()) {
       write_text(path() / name, "");
-    else
+    } else {
       fs::create_directories(path() / name);
+      write_text(path() / name / "a.txt", "");
+    }
 }
 
 Result Checkout::run(Words arguments) const {

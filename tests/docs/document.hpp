@@ -49,7 +49,7 @@ class Checkout {
   Result run_script(const std::string& script) const;
 
  private:
-  // The files and folders of data that a text names, with nothing in them.
+  // The files and folders of data that a text names; in a folder is an empty text.
   void write_data(const std::string& text) const;
 
   TemporaryFolder folder_;
