@@ -38,7 +38,8 @@ class Pretraining : public testing::Test, public Job {
     fs::create_directories(path("books/old"));
     write_text(path("books/a.txt"), text(0, 60));
     write_text(path("books/old/b.md"), text(100, 40));
-    write_text(path("val.jsonl"), "{\"text\": \"200 is followed by 201.\"}\n{\"text\": \"210 is followed by 211.\"}\n");
+    write_text(path("val.jsonl"),
+               "{\"text\": \"200 is followed by 201.\"}\n{\"text\": \"210 is followed by 211.\"}\n");
   }
   // Paragraphs of one to three lines.
   static std::string text(int first, int count) {
@@ -51,8 +52,8 @@ class Pretraining : public testing::Test, public Job {
 
 TEST_F(Pretraining, TrainsEvaluatesContinuesAndExports) {
   const Result run = call("run").ended(0);
-  EXPECT_THAT(run.out, AllOf(HasSubstr(" training, 1 validation, 1 test blocks"), HasSubstr("in blocks of 40"),
-                             HasSubstr("written: ")));
+  EXPECT_THAT(run.out, AllOf(HasSubstr(" training, 1 validation, 1 test blocks"),
+                             HasSubstr("in blocks of 40"), HasSubstr("written: ")));
   call("evaluate", {"--split", "test"}).ended(0);
   EXPECT_TRUE(read_json(path("run/evaluation-test.json")).at("figures").contains("perplexity"));
   call("predict").ended(0);
@@ -61,9 +62,10 @@ TEST_F(Pretraining, TrainsEvaluatesContinuesAndExports) {
   EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("prompt@0,7 is followed,"));
   // What is exported goes on with other texts, and with other tasks.
   call("export", {"--output", "exported"}).ended(0);
-  write_text(path("more.toml"),
-             "[run]\ndir = \"more\"\ncache_dir = \"cache\"\ndevice = \"cpu\"\n[task]\nplugin = \"pretraining\"\n"
-             "data.train = \"val.jsonl\"\n[train]\ninit_from = \"exported\"\nglobal_batch = 1\nmax_steps = 2\n");
+  write_text(
+      path("more.toml"),
+      "[run]\ndir = \"more\"\ncache_dir = \"cache\"\ndevice = \"cpu\"\n[task]\nplugin = \"pretraining\"\n"
+      "data.train = \"val.jsonl\"\n[train]\ninit_from = \"exported\"\nglobal_batch = 1\nmax_steps = 2\n");
   pipeline({"run", "more.toml"}).ended(0);
 }
 
@@ -93,8 +95,9 @@ TEST_F(Pretraining, DocumentsOfABlockDoNotSeeOneAnother) {
     return read_json(path("of.json")).at("figures").at("loss").get<double>();
   };
   write_text(path("one.jsonl"), "{\"text\": \"10 is followed by 11.\"}\n");
-  write_text(path("three.jsonl"), "{\"text\": \"10 is followed by 11.\"}\n{\"text\": \"10 is followed by 11.\"}\n"
-                                  "{\"text\": \"10 is followed by 11.\"}\n");
+  write_text(path("three.jsonl"),
+             "{\"text\": \"10 is followed by 11.\"}\n{\"text\": \"10 is followed by 11.\"}\n"
+             "{\"text\": \"10 is followed by 11.\"}\n");
   EXPECT_NEAR(loss_of("one.jsonl"), loss_of("three.jsonl"), 1e-6);
 }
 

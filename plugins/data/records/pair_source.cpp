@@ -11,8 +11,7 @@ constexpr size_t kBatchBytes = size_t{1} << 20;
 std::string unused_columns(const PairSource& source, const std::function<void(uint64_t)>& on_block) {
   if (!source.columns.second_required) return "";
   const std::vector<std::string> used{source.columns.first, source.columns.second, source.columns.id};
-  return note_of_unused(
-      column_names(source.files.paths.front(), source.files.format, used, on_block), used);
+  return note_of_unused(column_names(source.files.paths.front(), source.files.format, used, on_block), used);
 }
 
 }  // namespace
@@ -21,8 +20,9 @@ std::string PairSource::options() const {
   std::string result = "pairs";
   for (const std::string& text : {columns.first, columns.second, columns.id})
     result += "\n" + std::to_string(text.size()) + ":" + text;
-  for (const uint64_t number : {uint64_t{columns.second_required}, uint64_t{columns.id_required},
-                                max_record_bytes, static_cast<uint64_t>(quotes), static_cast<uint64_t>(text_unit)})
+  for (const uint64_t number :
+       {uint64_t{columns.second_required}, uint64_t{columns.id_required}, max_record_bytes,
+        static_cast<uint64_t>(quotes), static_cast<uint64_t>(text_unit)})
     result += "\n" + std::to_string(number);
   return result;
 }
@@ -30,13 +30,15 @@ std::string PairSource::options() const {
 void PairSource::each_text(const std::function<void(std::string_view)>& text,
                            const std::function<void(uint64_t)>& read) const {
   SourceReport report;
-  read_pairs(files, columns,
-                      [&](Pair&& pair, const std::string&) {
-                        if (!part.takes(pair.first)) return;
-                        text(pair.first);
-                        text(pair.second);
-                      },
-                      report, {.max_record_bytes = max_record_bytes, .quotes = quotes, .text_unit = text_unit, .on_block = read});
+  read_pairs(
+      files, columns,
+      [&](Pair&& pair, const std::string&) {
+        if (!part.takes(pair.first)) return;
+        text(pair.first);
+        text(pair.second);
+      },
+      report,
+      {.max_record_bytes = max_record_bytes, .quotes = quotes, .text_unit = text_unit, .on_block = read});
   sources::check_unchanged(files);
 }
 
@@ -57,8 +59,9 @@ stores::TokenReport PairSource::read(const files::Hooks& hooks,
     hooks.report(bytes_done, files.bytes);
   };
   SourceReport report;
-  read_pairs(files, columns, add, report,
-             {.max_record_bytes = max_record_bytes, .quotes = quotes, .text_unit = text_unit, .on_block = on_block});
+  read_pairs(
+      files, columns, add, report,
+      {.max_record_bytes = max_record_bytes, .quotes = quotes, .text_unit = text_unit, .on_block = on_block});
   if (!batch.empty()) take(std::move(batch));
   sources::check_unchanged(files);
   if (const std::string note = unused_columns(*this, [&](uint64_t) { on_block(files.bytes); }); !note.empty())

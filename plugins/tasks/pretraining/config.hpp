@@ -23,7 +23,8 @@ struct DataOptions : sources::SplitOptions {
   DataOptions() { content = sources::Content::kTexts; }
   void describe(Options& o) {
     o("train", train,
-      "texts to learn from: plain text, or JSON, Parquet, CSV or TSV with a column of texts; a file, a folder "
+      "texts to learn from: plain text, or JSON, Parquet, CSV or TSV with a column of texts; a file, a "
+      "folder "
       "with all below it, or a pattern such as books/*.txt");
     o.group("source", source);
     o("val", val, "the same, to evaluate during training; empty: none");
@@ -67,7 +68,7 @@ struct GenerateOptions : generation::DecodingOptions {
 
   void describe(Options& o) {
     DecodingOptions::describe(o, "continuation");
-    o("prompt_tokens", prompt_tokens, "how much of a block's first document is continued")
+    o("prompt_tokens", prompt_tokens, "how much of a block's first document is continued, at most half of it")
         .unit("tokens")
         .min(1)
         .follows()
@@ -107,9 +108,9 @@ struct PretrainingConfig {
       errors("sequence.max_tokens",
              concat("must not exceed task.language.max_position_embeddings (", most, ")"));
     if (const int64_t all = generate.prompt_tokens + generate.max_tokens; all > most)
-      errors("generate.max_tokens", concat("with task.generate.prompt_tokens = ", generate.prompt_tokens,
-                                           " makes ", all, ", and the model has ", most,
-                                           " positions (task.language.max_position_embeddings)"));
+      errors("generate.max_tokens",
+             concat("with task.generate.prompt_tokens = ", generate.prompt_tokens, " makes ", all,
+                    ", and the model has ", most, " positions (task.language.max_position_embeddings)"));
   }
 
   // Tells what the folder says that the run starts from; lengths are made to fit into its positions.

@@ -64,18 +64,21 @@ void Pretraining::open_data() {
   context().info("tokens     ", tokens, " to learn from, in blocks of ", max_tokens());
 }
 
-// The beginning of a block's first document, and how that goes on. What is asked is the whole prompt.
+// How a block's first document begins, at most its first half, and goes on. What is asked is the whole
+// prompt.
 text::Question Pretraining::question(const TokenSample& sample) const {
   const Sequence piece = pieces_of(sample).front();
-  const size_t size = piece.tokens.size(),
-               given = is_asked() ? size
-                                  : std::min(static_cast<size_t>(config().generate.prompt_tokens), size);
-  text::Question question{.name = name_of(sample), .text = {}, .shown = {}, .truth = {}, .prompt = {piece.tokens.begin(), piece.tokens.begin() + static_cast<ptrdiff_t>(given)}};
-  const bool begins = tokenizer()->adds_bos() && question.prompt.front() == *tokenizer()->bos();
-  question.text = written_text({question.prompt.begin() + (begins ? 1 : 0), question.prompt.end()});
+  const auto begin = piece.tokens.begin();
+  const auto size = static_cast<int64_t>(piece.tokens.size()),
+             half = std::min(config().generate.prompt_tokens, std::max<int64_t>(size / 2, 1)),
+             given = is_asked() ? size : half, end = std::min(size, given + config().generate.max_tokens);
+  const bool has_begin = tokenizer()->adds_bos() && *begin == *tokenizer()->bos();
+  text::Question question{.name = name_of(sample),
+                          .text = written_text({begin + (has_begin ? 1 : 0), begin + given}),
+                          .shown = {},
+                          .truth = written_text({begin + given, begin + end}),
+                          .prompt = {begin, begin + given}};
   question.shown = common::one_line(question.text, longest_line());
-  if (const size_t end = std::min(size, given + static_cast<size_t>(config().generate.max_tokens)); given < end)
-    question.truth = written_text({piece.tokens.begin() + static_cast<ptrdiff_t>(given), piece.tokens.begin() + static_cast<ptrdiff_t>(end)});
   return question;
 }
 

@@ -46,7 +46,7 @@ class Pretraining : public text::TextTask<PretrainingConfig> {
   std::vector<std::string> row(const Answered& one) const override { return {one.question.text, one.answer}; }
 
  private:
-  bool is_asked() const { return !config().ask.prompt.empty(); }
+  bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && !config().ask.prompt.empty(); }
   std::vector<int32_t> document_of(std::string_view text) const;  // from its begin to its end
 };
 
