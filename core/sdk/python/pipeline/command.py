@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import faulthandler
 import functools
+import gc
 import importlib.util
 import inspect
 import os
@@ -136,6 +137,14 @@ def _prefix():
     raise ImportError(f"lib/pipeline/libpipeline.so is neither in {PACKAGE} nor four folders above: install pipeline again")
 
 
+def _be_parent_of_checks():
+    """Each check is a process of its own: torch is imported once for all of them, and their garbage collectors let what is there now be,
+    which would be copied for each."""
+    from . import table  # noqa: F401
+    gc.collect()
+    gc.freeze()
+
+
 def _main(words, file, name, find_class, settings=contextlib.nullcontext):
     global _library
     if _loading:
@@ -173,6 +182,8 @@ def _main(words, file, name, find_class, settings=contextlib.nullcontext):
                               "ipykernel" in sys.modules or hasattr(sys, "ps1"), fingerprint)
     arguments = ["pipeline", *words]
     folder = current_folder()  # the task may go elsewhere
+    if words[:1] == ["check-plugin"]:
+        _be_parent_of_checks()
     _flush()
     with _alone(words), settings(), _no_way_out():
         return _library.pipeline_main(len(arguments), _array(arguments), ctypes.byref(embedding))
