@@ -1,10 +1,9 @@
 // The pretraining task as a user runs it, on a folder of texts, with a model of a few thousand parameters.
-#include <csignal>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
-#include "tests/e2e/job.hpp"
+#include "tests/e2e/same_run.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -69,23 +68,7 @@ TEST_F(Pretraining, TrainsEvaluatesContinuesAndExports) {
   pipeline({"run", "more.toml"}).ended(0);
 }
 
-TEST_F(Pretraining, HasTheSameBitsUnderEveryStrategyAndAfterAKill) {
-  call("run").ended(0);
-  const auto single = curve("run");
-  ASSERT_EQ(single.size(), 12u);
-  for (const char* strategy : {"ddp", "sharded"}) {
-    call("run", {std::string("strategy.plugin=") + strategy, "launch.processes=2",
-                 std::string("run.dir=") + strategy})
-        .ended(0);
-    EXPECT_EQ(curve(strategy), single) << strategy;
-  }
-  Process process = start("run", {"run.dir=killed"});
-  ASSERT_TRUE(eventually([&] { return fs::exists(path("killed/checkpoints/step-00000005")); }));
-  process.signal(SIGKILL);
-  process.wait();
-  call("run", {"run.dir=killed"}).ended(0);
-  EXPECT_EQ(curve("killed"), single);
-}
+TEST_F(Pretraining, HasTheSameBitsUnderEveryStrategyAndAfterAKill) { expect_the_same_run_everywhere(*this); }
 
 // A block's losses are those of its documents by themselves.
 TEST_F(Pretraining, DocumentsOfABlockDoNotSeeOneAnother) {

@@ -1,6 +1,8 @@
 // A job under a strategy, on a number of processes, over a backend; and what must come out the same.
 #pragma once
 
+#include <csignal>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,24 @@ struct Arrangement {
     return sets;
   }
 };
+
+// Of a job that ends with kShortTraining: the same bits under ddp and sharded, and after a kill.
+inline void expect_the_same_run_everywhere(const Job& job) {
+  job.call("run").ended(0);
+  const auto single = job.curve("run");
+  ASSERT_EQ(single.size(), 12u);
+  for (const Arrangement& two : {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}}) {
+    job.call("run", two.sets() + Words{"run.dir=" + two.name()}).ended(0);
+    EXPECT_EQ(job.curve(two.name()), single) << two.name();
+  }
+  Process process = job.start("run", {"run.dir=killed"});
+  ASSERT_TRUE(
+      eventually([&] { return std::filesystem::exists(job.path("killed/checkpoints/step-00000005")); }));
+  process.signal(SIGKILL);
+  process.wait();
+  job.call("run", {"run.dir=killed"}).ended(0);
+  EXPECT_EQ(job.curve("killed"), single);
+}
 
 template <class JobT>
 class SameRunOf : public testing::Test, public JobT {
