@@ -177,10 +177,12 @@ Format format_of(const std::string& path, Content content) {
   start.resize(files::PackedFile(path).read(start.data(), start.size()));
   if (const auto format = format_that_begins(start); format && content == Content::kSequences) return *format;
   const std::string known = files::why_no_text(start);
-  throw DataError(path + ": " +
-                  (known.empty() ? "the kind of file cannot be told from its name: it must end in " +
-                                       known_endings(content)
-                                 : known));
+  throw DataError(
+      path + ": " +
+      (!known.empty() ? known
+       : format_named(path, Content::kTexts) == Format::kText
+           ? "is plain text, which the task pretraining reads: this one reads " + known_endings(content)
+           : "the kind of file cannot be told from its name: it must end in " + known_endings(content)));
 }
 
 std::string file_name(const std::string& path) { return fs::path(path).filename(); }

@@ -68,7 +68,7 @@ TEST_F(PlainTexts, ThatCannotBeUsedAreCounted) {
 
 TEST_F(PlainTexts, AreNoRecordsForOtherTasks) {
   EXPECT_THAT(tests::message_of<DataError>([&] { sources::find(put("a.txt", "text")); }),
-              HasSubstr("must end in .jsonl"));
+              HasSubstr("is plain text, which the task pretraining reads: this one reads .jsonl"));
 }
 
 }  // namespace
