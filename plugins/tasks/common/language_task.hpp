@@ -157,7 +157,7 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
       const at::Tensor& targets = batch.packed.targets;
       details.row_losses = at::empty({targets.size(0)}, targets.options().dtype(at::kFloat));
     }
-    const LossSum sum = this->model().loss(input_of(batch), this->pass(), details);
+    LossSum sum = this->model().loss(input_of(batch), this->pass(), details);
     if (has_metrics)
       add_loss_metrics(this->context(), batch.packed, details, batch.sources, ends_of(batch), source_names());
     return sum;

@@ -28,7 +28,7 @@ text::Reading Pretraining::reading(const sources::SourceFiles& files, Split /*sp
           .read = [this, source](const stores::TokenSink& add, const files::Hooks& hooks) {
             using Document = std::pair<std::string, std::vector<int32_t>>;
             BlockWriter blocks(max_tokens(), static_cast<uint32_t>(tokenizer()->vocab_size()), add);
-            const stores::TokenReport report = source.read_on_threads<Document>(
+            stores::TokenReport report = source.read_on_threads<Document>(
                 hooks,
                 [this](const records::Pair& text) { return Document(text.id, document_of(text.first)); },
                 [&](Document&& one) { blocks.add(one.first, one.second); });
