@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / ".gpu"
 TESTS = ("cuda_test", "backends_test")
 BENCHMARKS = ("protein_batches",)
+UNUSED = ("contrastive", "pretraining")  # tasks of which no part is made
 LIMIT_MIB = 62
 # Every machine that runs LibTorch has them, or LibTorch brings them.
 ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|libc|libm|libdl|libpthread|librt|libutil|libgcc_s|libstdc\+\+|libz|libtorch|libc10|libgomp|libcud|libnv)")
@@ -34,8 +35,8 @@ def install():
     subprocess.run(["cmake", "--install", build, "--prefix", GPU / "prefix", "--strip"], check=True, stdout=subprocess.DEVNULL)
     for unused in ("include", "lib/cmake", "lib/pipeline/readers"):  # of Parquet: Arrow's libraries have 60 MB
         shutil.rmtree(GPU / "prefix" / unused, ignore_errors=True)
-    for archive in (GPU / "prefix").rglob("*.a"):
-        archive.unlink()
+    for unused in (*(GPU / "prefix").rglob("*.a"), *(GPU / "prefix/lib/pipeline/plugins/tasks" / f"{name}.so" for name in UNUSED)):
+        unused.unlink()
     parts = [build / "tests/bin" / name for name in TESTS] + [*(build / "tests/plugins/backends").glob("*.so")]
     parts += [build / "tests/plugins/tasks" / f"{name}.so" for name in BENCHMARKS]
     for part in parts:
