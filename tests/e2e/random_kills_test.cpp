@@ -19,9 +19,9 @@ constexpr const char* kProcesses =
     std::is_same_v<JobT, SmallJob> ? "launch.processes=4" : "launch.processes=2";
 // Whatever the machine's speed, a kill comes after this many steps at the latest, so that the run is not over
 // before the last one.
-constexpr size_t kStepsBetweenKills = 60;
+constexpr size_t kStepsBetweenKills = 30;
 template <class JobT>
-constexpr size_t kSteps = 90 * kKills<JobT>;
+constexpr size_t kSteps = 45 * kKills<JobT>;
 
 template <class JobT>
 class RandomKills : public testing::Test, public JobT {

@@ -25,7 +25,7 @@ ROPE = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
 LIKE_LLAMA = dict(
     follows={
         "hidden_size": (48, "language.hidden_size"), "intermediate_size": (80, "language.intermediate_size"),
-        "num_hidden_layers": (2, "language.num_hidden_layers"), "num_attention_heads": (4, "language.num_attention_heads"),
+        "num_hidden_layers": (3, "language.num_hidden_layers"), "num_attention_heads": (4, "language.num_attention_heads"),
         "num_key_value_heads": (2, "language.num_key_value_heads"), "head_dim": (8, "language.head_dim"),
         "max_position_embeddings": (128, "language.max_position_embeddings"), "rms_norm_eps": (0.001, "language.norm_eps"),
         "initializer_range": (0.5, "language.initializer_range"), "attention_dropout": (0.25, "language.dropout"),
@@ -79,7 +79,7 @@ NAFLEX = dict(
     no_effect={"vision_use_head": False}, refused=VISION["refused"])
 DINO = dict(
     follows={**{field: value for field, value in VISION["follows"].items() if field != "intermediate_size"},
-             "mlp_ratio": (3, "vision.intermediate_size", 96)},
+             "mlp_ratio": (3, "vision.intermediate_size", 96, {"hidden_size": 32})},
     no_effect={"layerscale_value": 0.5, "apply_layernorm": False, "reshape_hidden_states": False, "stage_names": ["stem"],
                "out_features": ["stage1"], "out_indices": [1], "_out_features": ["stage1"], "_out_indices": [1], "use_mask_token": False},
     refused={"num_channels": 1, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "drop_path_rate": 0.1, "qkv_bias": False,
@@ -100,8 +100,8 @@ CLASSES = {
             "n_layer": (2, "language.num_hidden_layers"), "n_head": (4, "language.num_attention_heads"),
             "n_inner": (80, "language.intermediate_size"), "layer_norm_epsilon": (0.001, "language.norm_eps"),
             "initializer_range": (0.5, "language.initializer_range"), "vocab_size": (1000, "language.vocab_size"),
-            "resid_pdrop": (0.25, "language.residual_dropout"), "embd_pdrop": (0.25, "language.embedding_dropout"),
-            "attn_pdrop": (0.25, "language.dropout")},
+            "resid_pdrop": (0.125, "language.residual_dropout"), "embd_pdrop": (0.25, "language.embedding_dropout"),
+            "attn_pdrop": (0.375, "language.dropout")},
         no_effect={"summary_type": "mean", "summary_use_proj": False, "summary_activation": "tanh",
                    "summary_proj_to_labels": False, "summary_first_dropout": 0.5, "reorder_and_upcast_attn": True},
         refused={"activation_function": "relu", "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,
@@ -131,7 +131,7 @@ CLASSES = {
         follows={
             "hidden_size": (48, "esm2.hidden_dim"), "num_hidden_layers": (2, "esm2.num_layers"),
             "num_attention_heads": (4, "esm2.num_heads"), "intermediate_size": (80, "esm2.intermediate_dim"),
-            "hidden_dropout_prob": (0.25, "esm2.hidden_dropout"), "attention_probs_dropout_prob": (0.25, "esm2.attention_dropout"),
+            "hidden_dropout_prob": (0.25, "esm2.hidden_dropout"), "attention_probs_dropout_prob": (0.125, "esm2.attention_dropout"),
             "layer_norm_eps": (0.001, "esm2.layer_norm_epsilon"), "token_dropout": (False, "esm2.token_dropout")},
         no_effect={"max_position_embeddings": 64, "initializer_range": 0.5},
         refused={"vocab_size": 34, "mask_token_id": 31, "rope_theta": 5000.0, "position_embedding_type": "absolute",
@@ -151,7 +151,8 @@ CLASSES = {
 
 # The walk of one class has seen the options that these classes share with it.
 SHARED = {**{name: "LlamaConfig" for name in LANGUAGE if name != "LlamaConfig"}, "SiglipVisionConfig": "CLIPVisionConfig",
-          "Siglip2VisionConfig": "CLIPVisionConfig", "Dinov2WithRegistersConfig": "Dinov2Config"}
+          "Siglip2VisionConfig": "CLIPVisionConfig", "Dinov2WithRegistersConfig": "Dinov2Config", "SiglipConfig": "CLIPConfig",
+          "LlavaNextConfig": "LlavaConfig", "SmolVLMConfig": "Idefics3Config"}
 
 
 def write_tokenizer(folder, texts):
@@ -296,6 +297,28 @@ class Folders:
         return json.loads(found.group(1))
 
 
+def groups(follows):
+    """Fields that are changed at once, as (what is changed, the option, its value). Their options have different values, so that none is
+    taken for another."""
+    found = []
+    for field, (value, option, *other) in follows.items():
+        expected, beside = (*other, *(value, {})[len(other):])
+        mine = {field: value, **beside}, option, json.dumps(expected)
+        group = next((g for g in found if not any(mine[0].keys() & theirs[0].keys() or mine[2] == theirs[2] for theirs in g)), None)
+        if group is None:
+            found.append(group := [])
+        group.append(mine)
+    return found
+
+
+def not_followed(folders, name, group):
+    """What is wrong where all of these fields are changed at once: empty where each option follows."""
+    code, out = folders.check(name, {field: value for changed, _, _ in group for field, value in changed.items()})
+    wrong = [f"{changed}: expected task.{option} = {expected}" for changed, option, expected in group
+             if code != 0 or json.dumps(folders.option(out, option)) != expected]
+    return f"{name}: {wrong}:\n{out}" if wrong else ""
+
+
 def walk(folders, name, fields):
     code, unchanged = folders.check(name, {})
     assert code == 0, unchanged
@@ -309,11 +332,12 @@ def walk(folders, name, fields):
             (no_effect, {**NO_EFFECT, **other["no_effect"]}), (refused, {**REFUSED, **other["refused"]}),
             (promised["follows"], other["follows"])))
         promised = {**promised, "follows": follows}
-    for field, (value, option, *other) in promised["follows"].items():
-        expected, beside = (*other, *(value, {})[len(other):])
-        code, out = folders.check(name, {field: value, **beside})
-        assert code == 0 and folders.option(out, option) == expected, f"{name}.{field} = {value}: expected task.{option}:\n{out}"
-    if folders.check(name, no_effect) != (0, unchanged):
+    for group in groups(promised["follows"]):
+        if together := not_followed(folders, name, group):
+            for one in group:
+                assert not (alone := not_followed(folders, name, [one])), alone
+            raise AssertionError(f"only together: {together}")
+    if no_effect and folders.check(name, no_effect) != (0, unchanged):
         for field, value in no_effect.items():
             code, out = folders.check(name, {field: value})
             assert (code, out) == (0, unchanged), f"{name}.{field} = {value}: expected no effect:\n{out}"

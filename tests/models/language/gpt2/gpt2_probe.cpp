@@ -16,10 +16,10 @@
 
 using namespace pipeline::language;
 using pipeline::generation::generate;
+using pipeline::language::testing::checksums;
+using pipeline::language::testing::tensors;
+using pipeline::language::testing::zero_gradients;
 using pipeline::transformer::pack;
-using testing::checksums;
-using testing::tensors;
-using testing::zero_gradients;
 using Sequences = std::vector<std::vector<int64_t>>;
 
 namespace {
