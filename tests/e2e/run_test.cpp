@@ -746,7 +746,7 @@ TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
            {{"--batch-size", "8"}, takes + "KEY=VALUE: train.global_batch (samples"},
            {{"--max_stpes", "3"}, takes + "KEY=VALUE: did you mean train.max_steps?\n"},
            {{"--epohcs", "3"}, takes + "KEY=VALUE: if epochs is meant, write train.max_epochs\n"},
-           {{"--model", "x"}, takes + "KEY=VALUE: the keys in [task.model] are in `pipeline explain`\n"},
+           {{"--model", "x"}, takes + "KEY=VALUE: the keys in [task.language] are in `pipeline explain`\n"},
            {{"--config", "x"}, "the file comes without an option, right behind the verb\n"},
            {{"--resume"}, "the same command continues the run in run.dir by itself"},
            {{"--zero_grad"}, "leave it out: gradients are always cleared"},

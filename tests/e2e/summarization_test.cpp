@@ -358,9 +358,11 @@ TEST_F(Summarization, Stage3WithATaskThatDeclaresNoLayersNamesTheStagesThatWork)
              "task.plugin = \"rows_right\"\n"
              "strategy = { plugin = \"sharded\", zero_stage = 3 }\n"
              "train.max_steps = 1\n");
-  EXPECT_THAT(call("run").ended(2).err,
-              HasSubstr("strategy.plugin = \"sharded\": it needs a task that declares its layers, and task "
-                        "rows_right does not: use strategy.zero_stage = 1 or 2, or another strategy"));
+  EXPECT_THAT(
+      call("run").ended(2).err,
+      HasSubstr(
+          "strategy.plugin = \"sharded\": it needs a task that declares its layers, and task "
+          "rows_right does not (set_unit_hooks): use strategy.zero_stage = 1 or 2, or another strategy"));
 }
 
 // What came with a model is in what is exported of it, although its folder is gone by then.
