@@ -130,7 +130,7 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
                                           "d\0o\0",
                                           6)),
             "a.csv: UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)");
-  EXPECT_NE(error_of("a.txt", "x").find("must end in .jsonl"), std::string::npos);
+  EXPECT_NE(error_of("a.doc", "x").find("must end in .jsonl"), std::string::npos);
   EXPECT_THAT(error_of("a.json", "PAR1..."),
               testing::HasSubstr("a.json: a Parquet file: its name must end in .parquet"));
   const tests::FilesFolder folder;
