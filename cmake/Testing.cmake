@@ -136,12 +136,12 @@ endfunction()
 
 # pipeline_fuzz(NAME source... CORPUS folder [RUNS n] [LIBS target...])
 #
-# A fuzz target (LLVMFuzzerTestOneInput) run over RUNS (default 10000) mutations of the corpus's files; in the long run of the tests under
+# A fuzz target (LLVMFuzzerTestOneInput) run over RUNS (default 5000) mutations of the corpus's files; in the long run of the tests under
 # the address sanitizer alone. The seed is fixed, so what finds new defects is a run by hand with another `--seed` and many more `--runs`.
 function(pipeline_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS;RUNS" "LIBS")
   if(NOT arg_RUNS)
-    set(arg_RUNS 10000)
+    set(arg_RUNS 5000)
   endif()
   cmake_path(ABSOLUTE_PATH arg_CORPUS)
   set(elsewhere)
