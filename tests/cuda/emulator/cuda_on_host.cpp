@@ -21,26 +21,30 @@ constexpr size_t kStack = size_t{64} << 10;
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   jmp_buf place;
-  bool ended = false;
+  bool started = false, ended = false;
   std::array<float, 2> shown{};  // to the others of its warp, in this shuffle and in the one before
   unsigned shuffles = 0;
 };
 
-// A context starts a fiber; from then on jumps are used, which need no call of the kernel.
+// A context starts a fiber, which then serves one block after another; from there on jumps are used, which
+// need no call of the kernel.
 ucontext_t start;
 jmp_buf scheduler;
 std::vector<Fiber> fibers;
 const std::function<void()>* body_of_all;
 
 void run_fiber() {
-  (*body_of_all)();
-  fibers[threadIdx.x].ended = true;
-  _longjmp(scheduler, 1);
+  while (true) {
+    (*body_of_all)();
+    fibers[threadIdx.x].ended = true;
+    __syncthreads();
+  }
 }
 
-void resume(Fiber& fiber, bool first) {
+void resume(Fiber& fiber) {
   if (_setjmp(scheduler) != 0) return;
-  if (!first) _longjmp(fiber.place, 1);
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
   ucontext_t context;
   getcontext(&context);
   context.uc_stack.ss_sp = fiber.stack.get();
@@ -52,13 +56,14 @@ void resume(Fiber& fiber, bool first) {
 // Runs the threads in turn, each until it waits for the others or ends, until all have ended.
 void run_block(unsigned threads) {
   for (unsigned i = 0; i < threads; ++i) fibers[i].ended = false;
-  bool first = true;
-  for (unsigned ended = 0; ended == 0; first = false) {
+  for (unsigned ended = 0; ended == 0;) {
     for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {
-      resume(fibers[threadIdx.x], first);
+      resume(fibers[threadIdx.x]);
       ended += fibers[threadIdx.x].ended ? 1 : 0;
     }
-    TORCH_CHECK(ended == 0 || ended == threads, ended, " of ", threads, " threads of block ", blockIdx.x,
+    if (ended == 0 || ended == threads) continue;
+    fibers.clear();  // some are in the middle of it
+    TORCH_CHECK(false, ended, " of ", threads, " threads of block ", blockIdx.x,
                 " ended while the others wait for all");
   }
 }
