@@ -206,7 +206,7 @@ void Reporter::raise_peak(const StepRecord& record) {
   if (!std::exchange(peak_raised_, true))
     log_.info(fmt::format(
         "step {} did {:.3g} GFLOP/s, more than the peak of {:.3g} that was measured at the start, when "
-        "something else must have been running: from here on MFU is against the fastest step",
+        "something else may have been running: from here on MFU is against the fastest step",
         record.step, done / 1e9, peak_flops_ / 1e9));
   peak_flops_ = done;
 }

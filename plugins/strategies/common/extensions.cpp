@@ -14,6 +14,8 @@
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/tensor.hpp>
 
+#include "plugins/strategies/common/rules/parallel.hpp"
+
 namespace pipeline::strategies {
 namespace {
 
@@ -37,34 +39,29 @@ at::Tensor pattern(int64_t size, const at::TensorOptions& options) {
 
 // What the CPU's multiply-add units do with operands in registers: our own kernels beat LibTorch's products
 // on some CPUs, and no product beats this. GCC's vector types; the instruction set is chosen when the program
-// runs.
+// runs. By name, and in registers: below -O2 the compiler neither fuses the two nor keeps an array there, and
+// would measure half the peak.
 constexpr int64_t kRounds = 1 << 20;
-constexpr int kAccumulators =
-    10;  // more than latency times throughput of any x86-64 CPU, fewer than registers
+constexpr int kAccumulators = 10;  // more than latency times throughput of any x86-64 CPU
 
-template <class Vec>
-inline __attribute__((always_inline)) float multiply_add(float factor) {
-  Vec sums[kAccumulators];
-#pragma GCC unroll 16
-  for (int i = 0; i < kAccumulators; ++i)
-    sums[i] = Vec{} + factor * static_cast<float>(i);  // of equal ones the compiler would compute one
-  for (int64_t i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 16
-    for (Vec& sum : sums) sum = sum * factor + factor;
+#define MULTIPLY_ADD(sum) "vfmadd213ps %[by], %[by], %[" #sum "]\n\t"
+#define MULTIPLY_ADDS(name, isa, bytes)                                                                   \
+  __attribute__((target(isa))) float name(float factor) {                                                 \
+    typedef float Vec __attribute__((vector_size(bytes)));                                                \
+    const Vec by = Vec{} + factor;                                                                        \
+    Vec a = by, b = by, c = by, d = by, e = by, f = by, g = by, h = by, i = by, j = by;                   \
+    for (int64_t round = 0; round < kRounds; ++round)                                                     \
+      asm(MULTIPLY_ADD(a) MULTIPLY_ADD(b) MULTIPLY_ADD(c) MULTIPLY_ADD(d) MULTIPLY_ADD(e) MULTIPLY_ADD(f) \
+              MULTIPLY_ADD(g) MULTIPLY_ADD(h) MULTIPLY_ADD(i) MULTIPLY_ADD(j)                             \
+          : [a] "+v"(a), [b] "+v"(b), [c] "+v"(c), [d] "+v"(d), [e] "+v"(e), [f] "+v"(f), [g] "+v"(g),    \
+            [h] "+v"(h), [i] "+v"(i), [j] "+v"(j)                                                         \
+          : [by] "v"(by));                                                                                \
+    return (a + b + c + d + e + f + g + h + i + j)[0];                                                    \
   }
-  float total = 0;
-  for (const Vec& sum : sums) total += sum[0];
-  return total;
-}
-
-typedef float Vec256 __attribute__((vector_size(32)));
-typedef float Vec512 __attribute__((vector_size(64)));
-__attribute__((target("avx2,fma"))) float multiply_add_256(float factor) {
-  return multiply_add<Vec256>(factor);
-}
-__attribute__((target("avx512f"))) float multiply_add_512(float factor) {
-  return multiply_add<Vec512>(factor);
-}
+MULTIPLY_ADDS(multiply_add_256, "avx2,fma", 32)
+MULTIPLY_ADDS(multiply_add_512, "avx512f", 64)
+#undef MULTIPLY_ADDS
+#undef MULTIPLY_ADD
 
 // FLOPs a second of all the run's threads together; 0 where there are no such instructions.
 double cpu_peak(int threads) {
@@ -72,16 +69,14 @@ double cpu_peak(int threads) {
   const bool wide = __builtin_cpu_supports("avx512f");
   if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
   volatile float factor = 0.5f;  // or the compiler computes sums that are constants
-  const auto work = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      volatile float keep = wide ? multiply_add_512(factor) : multiply_add_256(factor);
-      static_cast<void>(keep);
-    }
+  const auto work = [&](int64_t /*thread*/) {
+    volatile float keep = wide ? multiply_add_512(factor) : multiply_add_256(factor);
+    static_cast<void>(keep);
   };
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    at::parallel_for(0, threads, 1, work);
+    parallel_tasks(threads, work);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::max(best,
                     2.0 * (wide ? 16 : 8) * kAccumulators * static_cast<double>(kRounds) * threads / seconds);
