@@ -17,7 +17,7 @@ namespace {
 struct SavedEmbedding {
   Dropout dropout;
   std::shared_ptr<SharedGradient> shared;
-  int64_t rows, position_rows;
+  int64_t position_rows;
 };
 
 // gradient[index[n]] += rows[n], n in order, so that repeated indices add up in one order; the gradient is
@@ -53,14 +53,14 @@ class Embed : public torch::autograd::Function<Embed> {
     if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
     ctx->save_for_backward({kept_if(table.requires_grad(), tokens),
                             kept_if(positions_table.requires_grad(), positions), inserted_rows, table});
-    keep(ctx, SavedEmbedding{dropout, shared, table.size(0), positions_table.size(0)});
+    keep(ctx, SavedEmbedding{dropout, shared, positions_table.size(0)});
     return x;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &tokens = saved[0], &positions = saved[1], &inserted_rows = saved[2];
-    const auto& [dropout, shared, rows, position_rows] = kept<SavedEmbedding>(ctx);
+    const at::Tensor &tokens = saved[0], &positions = saved[1], &inserted_rows = saved[2], &table = saved[3];
+    const auto& [dropout, shared, position_rows] = kept<SavedEmbedding>(ctx);
     const at::Tensor dy = grads[0].contiguous();
     const at::Tensor dx = dropout.active() ? apply_dropout(dy, dropout) : dy;
 
@@ -71,14 +71,12 @@ class Embed : public torch::autograd::Function<Embed> {
       const at::Tensor of_tokens = inserted_rows.numel() > 0 ? dx.index_fill(0, inserted_rows, 0) : dx;
       if (shared) dtable = std::exchange(shared->value, {});
       if (dtable.defined()) dtable = dtable.to(wide(dtable.scalar_type()));
-      const bool in_rows = shared && shared->take_rows;
-      if (in_rows) shared->take_rows(tokens, of_tokens);
-      at::Tensor sum = in_rows || dtable.defined() ? at::Tensor() : gradient_so_far(saved[3]);
-      if (sum.defined()) {
+      if (shared && shared->take_rows) {
+        shared->take_rows(tokens, of_tokens);
+      } else {
+        at::Tensor sum = dtable.defined() ? dtable : gradient_so_far(table);
+        if (!sum.defined()) sum = dtable = at::zeros(table.sizes(), sums);
         add_rows(sum, tokens, of_tokens);
-      } else if (!in_rows) {
-        if (!dtable.defined()) dtable = at::zeros({rows, dx.size(1)}, sums);
-        add_rows(dtable, tokens, of_tokens);
       }
     }
     if (ctx->needs_input_grad(1)) {
