@@ -131,6 +131,14 @@ int compute_capability(c10::Device device) {
   return known ? 10 * major + minor : 0;
 }
 
+std::string kernel_for(const std::string& kernel, at::ScalarType type) {
+  return kernel + (type == at::kBFloat16 ? "_bfloat16" : type == at::kHalf ? "_float16" : "_float");
+}
+
+bool is_aligned(const at::Tensor& x) {
+  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0;
+}
+
 void* Program::module(c10::Device device) {
   std::call_once(compiled_, [&] {
     const std::string code = compiled(name_, source_, "sm_" + std::to_string(compute_capability(device)));

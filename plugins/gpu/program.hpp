@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <array>
@@ -13,6 +14,13 @@ namespace pipeline::gpu {
 // Compute capability of a CUDA device, 80 for 8.0; 0 where it is unknown. LibTorch's half for the CPU, which
 // alone is linked, does not tell; the driver, which it has loaded, does.
 int compute_capability(c10::Device device);
+
+// Of a .cu file that has `kernel` for each of float, bfloat16 and float16, the name of that for `type`.
+std::string kernel_for(const std::string& kernel, at::ScalarType type);
+
+// What a thread reads and writes at once; and whether x begins at a multiple of it.
+inline constexpr int64_t kVectorBytes = 16;
+bool is_aligned(const at::Tensor& x);
 
 // The kernels of one .cu file, compiled by NVRTC, which comes with LibTorch, for the device that is there: no
 // CUDA compiler is needed to build the project, and no list of devices. Compiled when first used, which takes

@@ -14,16 +14,14 @@
 
 namespace pipeline::transformer::cuda {
 
-using gpu::Program;
+using gpu::is_aligned, gpu::kVectorBytes, gpu::Program;
 
 namespace {
 
-constexpr int64_t kWarp = 32, kMostThreads = 1024, kVectorBytes = 16;
+constexpr int64_t kWarp = 32, kMostThreads = 1024;
 
 std::string named(const char* kernel, const at::Tensor& x) {
-  const at::ScalarType type = x.scalar_type();
-  const char* const suffix = type == at::kBFloat16 ? "_bfloat16" : type == at::kHalf ? "_float16" : "_float";
-  return kernel + std::string(suffix);
+  return gpu::kernel_for(kernel, x.scalar_type());
 }
 
 // The vectors in a row, the last of them perhaps in part.
@@ -42,10 +40,6 @@ const float* floats_or_null(const at::Tensor& x) {
   return x.defined() && x.numel() > 0 ? x.const_data_ptr<float>() : nullptr;
 }
 float* floats_or_null(at::Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
-
-bool is_aligned(const at::Tensor& x) {
-  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0;
-}
 
 // The memory of `rows`; null where it is undefined. It has to be as x is, row by row.
 void* rows_as(const at::Tensor& x, const at::Tensor& rows, const char* what) {

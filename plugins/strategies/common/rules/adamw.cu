@@ -1,8 +1,8 @@
 // AdamW in one pass: weights, state, and the weights in fewer bits that the task computes with.
 #include "device.cuh"
 
-// As adamw_on_device.cpp passes them.
-constexpr int kMostRuns = 64, kAtOnce = 8;
+// As adamw.cpp passes them. A block does kOfABlock times kAtOnce elements.
+constexpr int kMostRuns = 64, kAtOnce = 8, kOfABlock = 1024;
 struct Run {
   float *weights, *average, *square;
   const float* gradients;
@@ -11,7 +11,7 @@ struct Run {
 };
 struct Runs {
   Run runs[kMostRuns];
-  int count, pieces;  // pieces of kAtOnce elements that a block does
+  int count;
 };
 struct Rule {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -42,8 +42,8 @@ __device__ void adamw(const Runs& runs, const Rule& rule, const float* step, con
   int mine = 0;
   while (mine + 1 < runs.count && blockIdx.x >= runs.runs[mine + 1].first_block) ++mine;
   const Run& run = runs.runs[mine];
-  const long long begin = (blockIdx.x - run.first_block) * runs.pieces, end = run.count / kAtOnce;
-  for (long long i = begin + threadIdx.x; i < end && i < begin + runs.pieces; i += blockDim.x) {
+  const long long begin = (blockIdx.x - run.first_block) * kOfABlock, end = run.count / kAtOnce;
+  for (long long i = begin + threadIdx.x; i < end && i < begin + kOfABlock; i += blockDim.x) {
     using Wide = Few<float, kAtOnce>;
     const Wide gradient = reinterpret_cast<const Wide*>(run.gradients)[i];
     Wide weight = reinterpret_cast<Wide*>(run.weights)[i], average = reinterpret_cast<Wide*>(run.average)[i],
