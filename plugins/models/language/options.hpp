@@ -41,6 +41,12 @@ struct LanguageOptions : Config {
   bool operator==(const LanguageOptions&) const = default;
   void describe(Options& o);
   void validate(const ConfigErrors& errors) const;
+  // Of a task's option that is a number of tokens: the model has to have so many positions.
+  void require_positions(const ConfigErrors& errors, const char* key, int64_t tokens) const {
+    if (tokens > max_position_embeddings)
+      errors(key,
+             concat("must not exceed task.language.max_position_embeddings (", max_position_embeddings, ")"));
+  }
   Config model(const VocabularyOf& tokenizer) const;
 };
 

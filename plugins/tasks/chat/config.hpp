@@ -104,9 +104,7 @@ struct ChatConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
-    if (chat.max_tokens > language.max_position_embeddings)
-      errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
-                                       language.max_position_embeddings, ")"));
+    language.require_positions(errors, "chat.max_tokens", chat.max_tokens);
     if (generate.max_tokens >= chat.max_tokens)
       errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", chat.max_tokens,
                                            "), in which question and answer have to fit"));

@@ -24,8 +24,7 @@ struct DataOptions : sources::SplitOptions {
   void describe(Options& o) {
     o("train", train,
       "texts to learn from: plain text, or JSON, Parquet, CSV or TSV with a column of texts; a file, a "
-      "folder "
-      "with all below it, or a pattern such as books/*.txt");
+      "folder with all below it, or a pattern such as books/*.txt");
     o.group("source", source);
     o("val", val, "the same, to evaluate during training; empty: none");
     o("validation_share", validation_share,
@@ -103,10 +102,8 @@ struct PretrainingConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
+    language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
     const int64_t most = language.max_position_embeddings;
-    if (sequence.max_tokens > most)
-      errors("sequence.max_tokens",
-             concat("must not exceed task.language.max_position_embeddings (", most, ")"));
     if (const int64_t all = generate.prompt_tokens + generate.max_tokens; all > most)
       errors("generate.max_tokens",
              concat("with task.generate.prompt_tokens = ", generate.prompt_tokens, " makes ", all,

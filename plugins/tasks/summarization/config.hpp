@@ -103,9 +103,7 @@ struct SummarizationConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
-    if (const int64_t most = language.max_position_embeddings; sequence.max_tokens > most)
-      errors("sequence.max_tokens",
-             concat("must not exceed task.language.max_position_embeddings (", most, ")"));
+    language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
     // How many tokens the separator has, only the tokenizer knows; it has one at least.
     if (const std::string problem = writing_problem(1); !problem.empty())
       errors("generate.max_tokens", problem);

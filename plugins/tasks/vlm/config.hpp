@@ -238,9 +238,7 @@ struct VlmTaskConfig {
     if (v.hidden_size % v.num_attention_heads != 0)
       errors("vision.num_attention_heads",
              "must divide task.vision.hidden_size (" + std::to_string(v.hidden_size) + ")");
-    if (chat.max_tokens > language.max_position_embeddings)
-      errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
-                                       language.max_position_embeddings, ")"));
+    language.require_positions(errors, "chat.max_tokens", chat.max_tokens);
     for (const std::string& grid : vision.grids)
       if (!images::grid_named(grid))
         return errors("vision.grids",
