@@ -154,8 +154,7 @@ constexpr Taken kTaken[] = {
      "rebuild_cache test c dl m pthread rt torch torch_cpu c10",
      "it means something else in a configuration or to CMake"},
     {"chat contrastive ddp diloco gloo nccl pretraining protein python sharded shm signum single "
-     "summarization template "
-     "vlm",
+     "summarization template vlm",
      "a plugin of this name comes with pipeline"},
     {"alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool "
      "break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl concept const "
