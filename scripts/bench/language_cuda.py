@@ -1,5 +1,5 @@
 """Trains a Llama or a Qwen2.5 in bf16 on one device with `pipeline run` and with transformers and peft (language_cuda_peer.py) in turns; see
-side_by_side.py.
+side_by_side.py. Ours may take part several times, its frozen weights in another form each time.
 
 Prints what the two did, and as its last line one JSON object for scripts/gpu-check. Needs torch, safetensors and tokenizers, and the peer
 transformers and peft. Weights are random, made on the device; sequences are full, with GPT-2's tokens, and have their loss over all tokens.
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from gpt2_side_by_side import Examples, config_of
@@ -140,7 +141,7 @@ def main():
     parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="train LoRA of all matrices; else the whole model")
     parser.add_argument("--recompute", action="store_true", help="compute activations again, both")
     parser.add_argument("--alone", action="store_true", help="without the peer")
-    parser.add_argument("--frozen", default="auto", help="train.frozen_precision of ours; the peer's base is in bf16")
+    parser.add_argument("--frozen", nargs="+", default=["auto"], help="train.frozen_precision of ours, each in turn; the peer's base is in bf16")
     parser.add_argument("--batch", type=int, default=4, help="sequences per step")
     parser.add_argument("--most", type=int, default=4096, help="inputs per sequence")
     parser.add_argument("--set", action="append", default=[], help="an option of our run")
@@ -166,28 +167,40 @@ def main():
         # The last step is never reached: a run that ends reports it sooner. A turn of ours takes two or three steps more.
         steps = BEFORE + arguments.turns * (arguments.steps + 3) + 9
         train = (f"precision = \"bf16\"\nmicro_batch = {arguments.batch}\nclip_grad_norm = 1.0\nmax_steps = {steps}\n"
-                 f"activation_checkpointing = {str(arguments.recompute).lower()}\nfrozen_precision = \"{arguments.frozen}\"")
+                 f"activation_checkpointing = {str(arguments.recompute).lower()}")
         file = folder / "bench.toml"
         file.write_text(config_of(arguments, model, arguments.most + 1, True, train))
         lora = [f"task.language.lora.init_from={folder / 'adapter'}"] if arguments.lora else []
-        ours_command = [str(arguments.pipeline.resolve()), "run", str(file)]
-        for setting in (f"run.dir={folder / 'run'}", f"run.device={arguments.device}", "launch.processes=1", "checkpoint.every=0", *lora,
-                        *arguments.set):
-            ours_command += ["--set", setting]
+
+        def ours_command(frozen):
+            command = [str(arguments.pipeline.resolve()), "run", str(file)]
+            for setting in (f"run.dir=run-{frozen}", f"run.device={arguments.device}", "launch.processes=1", "checkpoint.every=0",
+                            f"train.frozen_precision={frozen}", *lora, *arguments.set):
+                command += ["--set", setting]
+            return command
+
         peer_command = [sys.executable, str(Path(__file__).with_name("language_cuda_peer.py")), "--model", str(model), "--examples",
                         str(folder / "tokens.jsonl"), "--batch", str(arguments.batch), "--device", arguments.device,
                         *["--adapter", str(folder / "adapter")][: 2 * bool(arguments.lora)], *["--recompute"] * arguments.recompute]
-        planned = planned_memory(folder, ours_command)
-        starts = [lambda: DevicePipeline(folder, ours_command), lambda: Peer("transformers", peer_command)]
-        ours, *theirs = take_turns_all(starts[: 1 if arguments.alone else 2], arguments.turns, arguments.steps, BEFORE)
-        measured = max(json.loads(line).get("device_memory", 0) for line in ours.lines()) / 2**20
+        planned = [planned_memory(folder, ours_command(frozen)) for frozen in arguments.frozen]
+        starts = [partial(DevicePipeline, folder, ours_command(frozen), f"run-{frozen}") for frozen in arguments.frozen]
+        if not arguments.alone:
+            starts.append(partial(Peer, "transformers", peer_command))
+        contestants = take_turns_all(starts, arguments.turns, arguments.steps, BEFORE)
+        ours, peers = contestants[: len(planned)], contestants[len(planned) :]
+        allocated = [max(json.loads(line).get("device_memory", 0) for line in one.lines()) / 2**20 for one in ours]
     tokens = [arguments.batch * arguments.most] * (steps + 9)
     needed = [arguments.batch * flops(config, arguments)] * (steps + 9)
-    figures = {"tokens/s": ours.speed(tokens), "MiB": ours.device, "first loss": ours.losses[0], "last loss": ours.losses[-1]}
-    for one in theirs:
-        print("turns: " + " ".join(f"{a / b:.2f}" for a, b in zip(ours.speeds(tokens), one.speeds(tokens))))
-        figures = {**device_figures(ours, one, tokens), "peer's MFU": one.speed(needed) / PEAK}
-    print(json.dumps({**figures, "MFU": ours.speed(needed) / PEAK, "planned MiB": planned, "allocated MiB": measured}))
+    figures = {}
+    for one in peers:
+        figures = {**device_figures(ours[0], one, tokens), "peer's MFU": one.speed(needed) / PEAK}
+    for one, frozen, plan, most in zip(ours, arguments.frozen, planned, allocated):
+        for peer in peers:
+            print(f"{frozen}, turns: " + " ".join(f"{a / b:.2f}" for a, b in zip(one.speeds(tokens), peer.speeds(tokens))))
+        those = {"tokens/s": one.speed(tokens), "MiB": one.device, "MFU": one.speed(needed) / PEAK, "planned MiB": plan, "allocated MiB": most,
+                 "first loss": one.losses[0], "last loss": one.losses[-1]}
+        figures = {**{(name if one is ours[0] else f"{frozen}: {name}"): value for name, value in those.items() if value}, **figures}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ AT_A_TIME = 6  # processes on one device: most of a short run is its start, on o
 GPT2_124M = ["task.language.num_hidden_layers=12", "task.language.num_attention_heads=12", "task.language.hidden_size=768"]
 LLAMA_1B = ['task.language.architecture="llama"', "task.language.num_hidden_layers=16", "task.language.num_attention_heads=32",
             "task.language.num_key_value_heads=8", "task.language.hidden_size=2048", "task.language.intermediate_size=8192"]
+QLORA = ["task.language.lora.rank=16", "task.language.lora.targets=all-linear", "train.frozen_precision=nf4", "train.activation_checkpointing=true"]
 # A benchmark's options in a rehearsal, beside its own.
 REHEARSAL = {
     "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
@@ -71,11 +72,11 @@ class Reference:
 
 
 class Check:
-    def __init__(self, out, name, seconds):
+    def __init__(self, out, name, seconds, only):
         self.packed = json.loads((GPU / "pack.json").read_text())
         self.devices = self.nvidia_smi()
         self.record = Record(out / f"{name}.json", {"device": self.devices[0] if self.devices else "emulated", "pack": self.packed["commit"]})
-        self.out = out
+        self.out, self.only = out, re.compile(only)
         self.work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
         (self.work / "data").symlink_to(GPU / "data")
         self.environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
@@ -98,7 +99,8 @@ class Check:
                 raise Skipped("no time is left")
             return check(figures)
 
-        self.record.item(name, in_time)
+        if self.only.search(name):
+            self.record.item(name, in_time)
 
     def together(self, *items):
         """Of pairs (name, check), as many at a time as the device takes."""
@@ -422,11 +424,10 @@ class Check:
         """Making the weights of 8 billion parameters and reading them twice takes a minute or two of each item."""
         self.item("llama 1b, 2 x 4096", self.language("--model", "llama-1b", "--batch", "2"))
         self.item("llama 1b's kernels", self.kernels("llama-kernels.csv", 4096, 2, *LLAMA_1B))
-        lora = ["--lora", "16", "--recompute", "--batch", "2", "--steps", "4"]
+        self.item("llama 1b's kernels, lora over nf4", self.kernels("qlora-kernels.csv", 4096, 2, *LLAMA_1B, *QLORA))
+        lora = ["--lora", "16", "--recompute", "--batch", "2", "--steps", "4", "--frozen", "auto", "nf4"]
         self.item("llama 8b, lora", self.language("--model", "llama-8b", *lora))
-        self.item("llama 8b, lora over nf4", self.language("--model", "llama-8b", *lora, "--frozen", "nf4", "--alone"))
         self.item("qwen2.5 7b, lora", self.language("--model", "qwen2.5-7b", *lora))
-        self.item("qwen2.5 7b, lora over nf4", self.language("--model", "qwen2.5-7b", *lora, "--frozen", "nf4", "--alone"))
 
     def sixth_part(self):
         model = "esm2-650M" if self.devices else "esm2-8M"
@@ -435,11 +436,11 @@ class Check:
         self.item("what sameness costs", self.sameness)
 
 
-def run(out, part, seconds):
+def run(out, part, seconds, only):
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     name = f"gpu-check-{part}" if part else "gpu-check"
-    check = Check(out, name, seconds or (PART_SECONDS if part else float("inf")))
+    check = Check(out, name, seconds or (PART_SECONDS if part else float("inf")), f"^libraries$|{only}")
     if not check.devices:
         print("gpu-check: nvidia-smi finds no device: a rehearsal on an emulated one", flush=True)
     parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part,
