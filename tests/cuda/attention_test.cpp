@@ -51,10 +51,13 @@ TEST_P(Attention, OfEqualLengths) {
   for (const int64_t tokens : {256, 197}) {
     for (const int64_t usual : {tokens, int64_t{0}}) {
       for (const bool causal : {true, false}) {
-        AttentionLayout equal = layout({tokens, tokens, tokens}, causal, 4);
-        equal.full_length = usual;
-        expect_same({values({3 * tokens, 3 * 4 * 64}, 1)},
-                    [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
+        for (const int64_t key_heads : {4, 2}) {
+          AttentionLayout equal = layout({tokens, tokens, tokens}, causal, 4);
+          equal.full_length = usual;
+          equal.key_heads = key_heads;
+          expect_same({values({3 * tokens, (4 + 2 * key_heads) * 64}, 1)},
+                      [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
+        }
       }
     }
   }

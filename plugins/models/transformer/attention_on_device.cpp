@@ -149,9 +149,10 @@ class FlashAttention : public torch::autograd::Function<FlashAttention> {
 
 // (sequences, heads, tokens, width) each, views of qkv (N, ...): equal lengths need no offsets.
 Parts parts_of_sequences(const at::Tensor& qkv, const AttentionLayout& layout) {
-  const int64_t sequences = layout.queries.sequences(), heads = layout.heads;
-  const at::Tensor all = qkv.view({sequences, layout.queries.length(0), 3 * heads, -1}).transpose(1, 2);
-  return {all.narrow(1, 0, heads), all.narrow(1, heads, heads), all.narrow(1, 2 * heads, heads)};
+  const int64_t sequences = layout.queries.sequences(), heads = layout.heads, keys = layout.heads_of_keys();
+  const at::Tensor all =
+      qkv.view({sequences, layout.queries.length(0), heads + 2 * keys, -1}).transpose(1, 2);
+  return {all.narrow(1, 0, heads), all.narrow(1, heads, keys), all.narrow(1, heads + keys, keys)};
 }
 // The result back in rows: (N, heads * width).
 at::Tensor rows_of_sequences(const at::Tensor& x) {
@@ -210,7 +211,7 @@ bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout
   const Ragged& rows = layout.queries;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
       bias.defined() || dropout.active() || at::globalContext().deterministicAlgorithms() ||
-      layout.sharing() != 1 || layout.window_in_force() != 0 || layout.scale != 0 || layout.softcap != 0 ||
+      layout.window_in_force() != 0 || layout.scale != 0 || layout.softcap != 0 ||
       !layout.positions.empty() || tokens < kFewest || rows.sequences() == 0 ||
       rows.starts != layout.keys.starts) {
     return false;

@@ -218,9 +218,10 @@ at::Tensor as_batch(const at::Tensor& rows,
 }
 Sequences equal_sequences(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const std::optional<at::Tensor>& bias, double dropout, bool causal) {
-  TORCH_CHECK(is_half(q) && q.dim() == 4 && q.size(3) % 8 == 0 && q.size(3) <= 128 &&
-                  k.sizes() == q.sizes() && v.sizes() == q.sizes(),
-              "cuDNN attention does not take ", q.toString(), " ", q.sizes());
+  TORCH_CHECK(is_half(q) && q.dim() == 4 && q.size(3) % 8 == 0 && q.size(3) <= 128 && k.dim() == 4 &&
+                  k.size(0) == q.size(0) && q.size(1) % k.size(1) == 0 && k.size(2) == q.size(2) &&
+                  k.size(3) == q.size(3) && v.sizes() == k.sizes(),
+              "cuDNN attention does not take ", q.toString(), " ", q.sizes(), " and ", k.sizes());
   check(q, q, "q"), check(k, q, "k"), check(v, q, "v");
   TORCH_CHECK(dropout == 0 && !(bias && bias->defined()), "emulated without dropout and bias");
   Sequences made{as_rows(q), as_rows(k), as_rows(v), {}, {}, {}, 0, causal, 0};
@@ -258,7 +259,7 @@ Three cudnn_backward(const at::Tensor& dout, const at::Tensor& q, const at::Tens
               "cuDNN attention: other arguments than forward's");
   const auto [dq, dk, dv] = backward(equal_sequences(q, k, v, bias, dropout, causal), as_rows(dout),
                                      as_rows(out), from_device(log_sums));
-  return {as_batch(dq, q), as_batch(dk, q), as_batch(dv, q)};
+  return {as_batch(dq, q), as_batch(dk, k), as_batch(dv, k)};
 }
 
 }  // namespace
