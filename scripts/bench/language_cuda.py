@@ -7,6 +7,7 @@ transformers and peft. Weights are random, made on the device; sequences are ful
 
 import argparse
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+from device_kernels import figures_of, kernels_of_step, write_table
 from gpt2_side_by_side import Examples, config_of
 from side_by_side import DevicePipeline, Peer, device_figures, take_turns_all
 
@@ -132,6 +134,19 @@ def planned_memory(folder, command):
     return next(row["memory"]["peak"] for row in json.loads(told.stdout)["strategies"] if row["configured"]) / 2**20
 
 
+def list_kernels(arguments, folder, command, frozen):
+    """What the device does in a step of ours; also as a file."""
+    def run(steps, environment):
+        shell = subprocess.run([*command, "--set", f"train.max_steps={steps}", "--set", f"run.dir=kernels-of-{steps}", "--fresh"], cwd=folder,
+                               capture_output=True, text=True, check=False, env={**os.environ, **environment})
+        if shell.returncode != 0:
+            raise SystemExit(f"it ended with {shell.returncode}\n{shell.stdout[-1000:]}{shell.stderr[-1000:]}")
+
+    per_step = kernels_of_step(run, arguments.probe, folder)
+    write_table(per_step, arguments.kernels / f"kernels-{arguments.model}-{frozen}{'-lora' * bool(arguments.lora)}.csv")
+    return figures_of(per_step)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", type=Path, required=True)
@@ -144,6 +159,8 @@ def main():
     parser.add_argument("--frozen", nargs="+", default=["auto"], help="train.frozen_precision of ours, each in turn; the peer's base is in bf16")
     parser.add_argument("--batch", type=int, default=4, help="sequences per step")
     parser.add_argument("--most", type=int, default=4096, help="inputs per sequence")
+    parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="also write there what the device does in a step of ours")
+    parser.add_argument("--probe", type=Path, help="list_kernels.so, which tells")
     parser.add_argument("--set", action="append", default=[], help="an option of our run")
     parser.add_argument("--device", default="cuda", help="cpu to rehearse")
     parser.add_argument("--turns", type=int, default=2)
@@ -188,6 +205,7 @@ def main():
             starts.append(partial(Peer, "transformers", peer_command))
         contestants = take_turns_all(starts, arguments.turns, arguments.steps, BEFORE)
         ours, peers = contestants[: len(planned)], contestants[len(planned) :]
+        seen = [list_kernels(arguments, folder, ours_command(frozen), frozen) for frozen in arguments.frozen * bool(arguments.kernels)]
         allocated = [max(json.loads(line).get("device_memory", 0) for line in one.lines()) / 2**20 for one in ours]
     tokens = [arguments.batch * arguments.most] * (steps + 9)
     needed = [arguments.batch * flops(config, arguments)] * (steps + 9)
@@ -199,6 +217,7 @@ def main():
             print(f"{frozen}, turns: " + " ".join(f"{a / b:.2f}" for a, b in zip(one.speeds(tokens), peer.speeds(tokens))))
         those = {"tokens/s": one.speed(tokens), "MiB": one.device, "MFU": one.speed(needed) / PEAK, "planned MiB": plan, "allocated MiB": most,
                  "first loss": one.losses[0], "last loss": one.losses[-1]}
+        those |= seen.pop(0) if seen else {}
         figures = {**{(name if one is ours[0] else f"{frozen}: {name}"): value for name, value in those.items() if value}, **figures}
     print(json.dumps(figures))
 

@@ -16,6 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+from device_kernels import figures_of as kernel_figures
+from device_kernels import kernels_of_step, write_table
 from record import Record, Skipped, table
 from runs import JOBS, UNEVALUATED, Runner, largest_difference
 
@@ -30,9 +33,6 @@ WITH_DROPOUT, NORMS_WITH_DROPOUT = ("summarization-dropout", "protein"), 0.15
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
 AT_A_TIME = 6  # processes on one device: most of a short run is its start, on one core; in a rehearsal 2
 GPT2_124M = ["task.language.num_hidden_layers=12", "task.language.num_attention_heads=12", "task.language.hidden_size=768"]
-LLAMA_1B = ['task.language.architecture="llama"', "task.language.num_hidden_layers=16", "task.language.num_attention_heads=32",
-            "task.language.num_key_value_heads=8", "task.language.hidden_size=2048", "task.language.intermediate_size=8192"]
-QLORA = ["task.language.lora.rank=16", "task.language.lora.targets=all-linear", "train.frozen_precision=nf4", "train.activation_checkpointing=true"]
 # A benchmark's options in a rehearsal, beside its own.
 REHEARSAL = {
     "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
@@ -330,7 +330,8 @@ class Check:
         return self.beside_peer("gpt2_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments)
 
     def language(self, *arguments):
-        return self.beside_peer("language_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments)
+        kernels = ["--kernels", self.out, "--probe", GPU / "lib/list_kernels.so"] if self.devices else []
+        return self.beside_peer("language_cuda.py", "--vocabulary", GPU / "data/gpt2", *kernels, *arguments)
 
     def embeddings(self, model):
         return self.beside_peer("embeddings_side_by_side.py", model, "--device", "cuda", "--precision", "bf16", "--json", "--proteins", "1024",
@@ -347,7 +348,7 @@ class Check:
                                 "--batch", "16", "--turns", "3", "--steps", "60")
 
     def kernels(self, file_name, tokens, batch, *sets):
-        """What the device did in a step of a language model, full sequences, between runs of 4 and of 8 steps, by kernel."""
+        """What the device did in a step of a language model from scratch, full sequences."""
 
         def check(figures):
             self.needs_device()
@@ -358,20 +359,12 @@ class Check:
             shape = [f"task.language.max_position_embeddings={tokens}", f"task.sequence.max_tokens={tokens}",
                      f"task.tokenizer.path={GPU / 'data/gpt2'}", "task.data.train=long.jsonl", f"train.global_batch={batch}",
                      f"train.micro_batch={batch}", "train.precision=bf16", *sets]
-            rows = []
-            for steps in (4, 8):
-                file = self.work / f"kernels-{steps}"
-                self.runner.train("summarization", "kernels", *shape, steps=steps, LIST_KERNELS=str(file),
-                                  CUDA_INJECTION64_PATH=str(GPU / "lib/list_kernels.so"))
-                found = (line.split(" ", 2) for line in file.read_text().splitlines())
-                rows.append({name: (float(time), int(count)) for time, count, name in found})
-            per_step = {name: ((time - rows[0].get(name, (0, 0))[0]) / 4, (count - rows[0].get(name, (0, 0))[1]) / 4)
-                        for name, (time, count) in rows[1].items()}
-            ordered = sorted(per_step.items(), key=lambda row: -row[1][0])
-            (self.out / file_name).write_text("microseconds a step,launches a step,kernel\n" +
-                                                  "".join(f'{time:.1f},{count:.2f},"{name}"\n' for name, (time, count) in ordered))
-            figures.update({"ms/step": sum(time for time, _ in per_step.values()) / 1000, "launches/step": sum(count for _, count in per_step.values())})
-            return "; ".join(f"{time / 1000:.2f} ms {name[:60]}" for name, (time, _) in ordered[:5])
+            per_step = kernels_of_step(
+                lambda steps, environment: self.runner.train("summarization", "kernels", *shape, steps=steps, **environment),
+                GPU / "lib/list_kernels.so", self.work)
+            write_table(per_step, self.out / file_name)
+            figures.update(kernel_figures(per_step))
+            return "; ".join(f"{time / 1000:.2f} ms {name[:60]}" for name, (time, _) in list(per_step.items())[:5])
 
         return check
 
@@ -423,8 +416,6 @@ class Check:
     def fifth_part(self):
         """Making the weights of 8 billion parameters and reading them twice takes a minute or two of each item."""
         self.item("llama 1b, 2 x 4096", self.language("--model", "llama-1b", "--batch", "2"))
-        self.item("llama 1b's kernels", self.kernels("llama-kernels.csv", 4096, 2, *LLAMA_1B))
-        self.item("llama 1b's kernels, lora over nf4", self.kernels("qlora-kernels.csv", 4096, 2, *LLAMA_1B, *QLORA))
         lora = ["--lora", "16", "--recompute", "--batch", "2", "--steps", "4", "--frozen", "auto", "nf4"]
         self.item("llama 8b, lora", self.language("--model", "llama-8b", *lora))
         self.item("qwen2.5 7b, lora", self.language("--model", "qwen2.5-7b", *lora))

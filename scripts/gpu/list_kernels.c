@@ -1,6 +1,6 @@
 /* Loaded into a run by CUDA_INJECTION64_PATH: counts and times the device's kernels, copies and fills by
  * name, with CUPTI's activity records, and writes them to the file that LIST_KERNELS names, one a line:
- * microseconds in all, count, name. */
+ * microseconds in all, count, name. "(between)" is the time in which it did none of them. */
 #include <cupti.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +25,13 @@ static void add(const char* name, unsigned long long nanoseconds) {
   rows[i].nanoseconds += nanoseconds;
 }
 
+static void add_work(const char* name, unsigned long long start, unsigned long long end) {
+  static unsigned long long done;
+  if (done != 0 && start > done) add("(between)", start - done);
+  if (end > done) done = end;
+  add(name, end - start);
+}
+
 static void CUPTIAPI request(uint8_t** buffer, size_t* size, size_t* most_records) {
   *buffer = aligned_alloc(8, kBuffer);
   *size = *buffer ? kBuffer : 0;
@@ -38,13 +45,13 @@ static void CUPTIAPI complete(CUcontext context, uint32_t stream, uint8_t* buffe
   while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
       const CUpti_ActivityKernel10* kernel = (const CUpti_ActivityKernel10*)record;
-      add(kernel->name, kernel->end - kernel->start);
+      add_work(kernel->name, kernel->start, kernel->end);
     } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
       const CUpti_ActivityMemcpy6* copy = (const CUpti_ActivityMemcpy6*)record;
-      add("copy", copy->end - copy->start);
+      add_work("copy", copy->start, copy->end);
     } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
       const CUpti_ActivityMemset4* fill = (const CUpti_ActivityMemset4*)record;
-      add("fill", fill->end - fill->start);
+      add_work("fill", fill->start, fill->end);
     }
   }
   free(buffer);
