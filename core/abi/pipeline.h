@@ -919,6 +919,7 @@ typedef struct pl_strategy_args {
 
 #define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u /* tasks must have set_unit_hooks; implies gather and release */
 #define PL_STRATEGY_TAKES_ROWS 2u       /* gradient_ready accepts pl_gradient.rows */
+#define PL_STRATEGY_SAVES_TRAINED 4u    /* snapshot accepts PL_SNAPSHOT_TRAINED */
 
 typedef struct pl_strategy_info {
   uint32_t struct_size;
@@ -981,6 +982,9 @@ typedef pl_error* (*pl_memory_visitor)(void* user, pl_str what, uint64_t bytes);
 
 #define PL_SNAPSHOT_COPY 1u /* does not change while training continues */
 #define PL_SNAPSHOT_VIEW 2u /* no copy where possible; visited and freed before the next begin_step */
+/* With one of these: without the values of frozen parameters, which a checkpoint before this one has. Ranks
+ * may differ in it. */
+#define PL_SNAPSHOT_TRAINED 4u
 
 /* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then
  * step; its report is collected one step later. Gradients are summed, not averaged, over micro-batches and

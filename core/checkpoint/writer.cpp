@@ -66,6 +66,11 @@ void check_piece(const pl_piece& piece, const std::string& label) {
   if (piece.count > 0 && !piece.data) throw Error("checkpoint piece " + label + ": has no data");
 }
 
+bool has_size(const std::string& path, uint64_t bytes) {
+  std::error_code error;
+  return std::filesystem::file_size(path, error) == bytes && !error;
+}
+
 void write_text(FileSystem& file_system, const std::string& path, const std::string& text) {
   const std::unique_ptr<OutputFile> file = file_system.create(path);
   file->write(std::as_bytes(std::span(text)));
@@ -152,7 +157,7 @@ class Transaction {
   void write_constant(const PieceSource& pieces) {
     const std::string name = Constant::file_name(group_);
     PieceFile file(name, pieces);
-    if (file.empty()) return;
+    if (file.empty() && !constant_->is_in_place()) return;
     const auto [share, is_new] = constant_->put(file, files_, folder_, [&] { check_space(file.bytes()); });
     merge(share_, share, name);
     (is_new ? bytes_ : shared_bytes_) += share.files.front().bytes;
@@ -225,6 +230,10 @@ class Transaction {
 
 }  // namespace
 
+bool Constant::is_in_place() const {
+  return is_linked_ && has_size(folder_ + "/" + share_.files.front().name, share_.files.front().bytes);
+}
+
 std::string Constant::file_name(const Group& group) { return checkpoint::file_name(kConstant, group); }
 
 void Constant::continue_from(const Checkpoint& from, const Group& group) {
@@ -238,20 +247,30 @@ std::pair<Manifest, bool> Constant::put(PieceFile& file, FileSystem& file_system
     std::ranges::sort(tensors, {}, [](const Tensor& t) { return std::pair(t.kind, t.parameter); });
     return tensors;
   };
-  if (!folder_.empty() && !share_.files.empty() && sorted(share_.tensors) == sorted(file.layout().tensors)) {
+  is_linked_ = false;
+  const bool is_known = !folder_.empty() && !share_.files.empty();
+  if (is_known && (file.empty() || sorted(share_.tensors) == sorted(file.layout().tensors))) {
     const StoredFile& stored = share_.files.front();
-    const std::string from = folder_ + "/" + stored.name, to = folder + "/" + stored.name;
-    if (file_system.link(from, to)) {
-      std::error_code error;
-      if (std::filesystem::file_size(to, error) == stored.bytes && !error) return {share_, false};
+    const std::string to = folder + "/" + stored.name;
+    if (file_system.link(folder_ + "/" + stored.name, to)) {
+      if (has_size(to, stored.bytes)) {
+        is_linked_ = true;
+        return {share_, false};
+      }
       file_system.remove(to);  // somebody has cut it off
     }
   }
+  if (file.empty())
+    throw Error(PL_ERROR_CORRUPT,
+                folder_ + "/" + share_.files.front().name + ": was removed or cut off by another program");
   before_writing();
   folder_.clear();  // until this one is in place, no folder has what share_ says
   share_ = {};
   Manifest written = file.write(file_system, folder);
   share_ = written;
+  const std::string probe = folder + "/link";
+  is_linked_ = file_system.link(folder + "/" + share_.files.front().name, probe);
+  if (is_linked_) file_system.remove(probe);
   return {std::move(written), true};
 }
 

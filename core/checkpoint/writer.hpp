@@ -47,17 +47,20 @@ class PieceFile {
 
 // A rank's pieces of parameters that never change in a run. They are in a file of their own, which a
 // checkpoint shares with the one before it: on disk it is there once. Where a file system has no hard links
-// it is written each time.
+// it is written each time. Used by one thread at a time.
 class Constant {
  public:
   explicit Constant(std::vector<std::string> parameters)
       : parameters_(parameters.begin(), parameters.end()) {}
 
   bool has(const pl_piece& piece) const { return parameters_.contains(view(piece.parameter)); }
+  // Whether the next checkpoint can be written without these pieces: the last one, of this process, has them
+  // in a file that can be linked.
+  bool is_in_place() const;
   // The run goes on from this checkpoint, so what it has is what there would be to write.
   void continue_from(const Checkpoint& from, const Group& group);
-  // Puts the file into `folder`: links the last one, if it is like this one, or writes it. Returns what
-  // PieceFile::write() does, and whether it was written.
+  // Puts the file into `folder`: links the last one, if it is like this one or this one is empty, or writes
+  // it. Returns what PieceFile::write() does, and whether it was written.
   std::pair<Manifest, bool> put(PieceFile& file, FileSystem& file_system, const std::string& folder,
                                 const std::function<void()>& before_writing);
   // The folder's name from now on.
@@ -67,8 +70,9 @@ class Constant {
 
  private:
   std::set<std::string, std::less<>> parameters_;
-  std::string folder_;  // of the last checkpoint; empty: none
-  Manifest share_;      // what it has in this file
+  std::string folder_;      // of the last checkpoint; empty: none
+  Manifest share_;          // what it has in this file
+  bool is_linked_ = false;  // this process put it there, and links work
 };
 
 inline std::vector<int64_t> shape_of(const pl_piece& piece) {
@@ -93,6 +97,7 @@ struct Saved {
 // pipeline::Error, PL_ERROR_NO_SPACE if the disk is full (before writing anything, where the file system
 // can tell). A checkpoint of the same step is replaced once the new one is complete.
 // constant: this rank's, which is not written where the contents say what is left out; null: all is written.
+// Where it is_in_place(), the source need not have its pieces.
 Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group = {},
             Constant* constant = nullptr);
 

@@ -161,7 +161,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));
     require_known_flags(call_.plugin().label() + ": info", info_.flags,
-                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_TAKES_ROWS);
+                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_TAKES_ROWS | PL_STRATEGY_SAVES_TRAINED);
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && (!api_.unit_hooks || !api_.gather))
       throw Error(fmt::format("{}: says that it needs unit hooks and has no slot '{}'",
                               call_.plugin().label(), api_.unit_hooks ? "gather" : "unit_hooks"));
@@ -256,6 +256,7 @@ void Strategy::load_state(const PieceReader& read, bool values_only) {
 }
 
 Snapshot Strategy::snapshot(uint32_t mode) const {
+  if ((info_.flags & PL_STRATEGY_SAVES_TRAINED) == 0) mode &= ~PL_SNAPSHOT_TRAINED;
   pl_snapshot* snapshot = nullptr;
   call_.main("snapshot", [&] { return api_.snapshot(self_, mode, &snapshot); });
   if (!snapshot) throw Error(call_.plugin().label() + ": snapshot returned no error and no snapshot");

@@ -122,7 +122,8 @@ class Strategy {
   pl_step_report collect(uint64_t ticket);
 
   void load_state(const PieceReader& read, bool values_only);
-  Snapshot snapshot(uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
+  // PL_SNAPSHOT_COPY or _VIEW, and PL_SNAPSHOT_TRAINED, in spite of which a strategy may give all there is.
+  Snapshot snapshot(uint32_t mode) const;
   // Swaps values and their moving average. Called by all ranks together.
   bool has_average() const { return api_.swap_average; }
   void swap_average();

@@ -285,7 +285,7 @@ std::vector<std::string> Checkpointer::ruined_on_any_rank(const checkpoint::Piec
 }
 
 void Checkpointer::require_finite(const std::string& weights) const {
-  const plugins::Snapshot snapshot(session_.strategy().snapshot(PL_SNAPSHOT_VIEW));
+  const plugins::Snapshot snapshot(session_.strategy().snapshot(PL_SNAPSHOT_VIEW | PL_SNAPSHOT_TRAINED));
   const std::vector<std::string> names =
       ruined_on_any_rank([&](const checkpoint::PieceVisitor& visit) { snapshot.pieces(visit); });
   if (!names.empty())
@@ -313,8 +313,9 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
   const bool background = !wait && session_.options().checkpoint.background;
   guarded(false, [&] { tell(writer_.finish()); });
   store_.set_sound(state.health.sound_before_skips());
-  const auto snapshot = std::make_shared<plugins::Snapshot>(
-      session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));
+  const bool is_frozen_wanted = left_out_.parameters.empty() && !constant_.is_in_place();
+  const auto snapshot = std::make_shared<plugins::Snapshot>(session_.strategy().snapshot(
+      (background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW) | (is_frozen_wanted ? 0 : PL_SNAPSHOT_TRAINED)));
   checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) {
     snapshot->pieces(visit);
   };

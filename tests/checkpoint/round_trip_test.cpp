@@ -253,11 +253,30 @@ TEST_F(Constants, AreOnDiskOnce) {
   expect_whole(4, later(4));
 }
 
+TEST_F(Constants, AreNotAskedForAgain) {
+  std::vector<StateTensor> others = later(2);
+  std::erase_if(others,
+                [](const StateTensor& t) { return t.parameter == "half" || t.parameter == "wte.weight"; });
+  EXPECT_FALSE(constant_.is_in_place());
+  write(store_, contents_of(1), source(later(1)), {}, &constant_);
+  EXPECT_TRUE(constant_.is_in_place());
+  write(store_, contents_of(2), source(others), {}, &constant_);
+  expect_whole(2, later(2));
+  // Somebody has cut it off.
+  std::filesystem::resize_file(store_.path_of(2) + "/" + kFile, 100);
+  EXPECT_FALSE(constant_.is_in_place());
+  // Another process does not know yet whether it is like its own.
+  Constant again{{"half", "wte.weight"}};
+  again.continue_from(Checkpoint::open(store_.path_of(1)), {});
+  EXPECT_FALSE(again.is_in_place());
+}
+
 TEST_F(Constants, AreWrittenWhereTheyAreOthersOrCannotBeShared) {
   FaultyFileSystem files;
   files.can_link = false;
   Store store(store_.options(), files);
   write(store, contents_of(1), source(later(1)), {}, &constant_);
+  EXPECT_FALSE(constant_.is_in_place());
   write(store, contents_of(2), source(later(2)), {}, &constant_);
   EXPECT_EQ(names_of(2), 1);
   expect_whole(2, later(2));

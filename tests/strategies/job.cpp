@@ -27,6 +27,11 @@ Outcome run_rank(const Job& job, const Rank& rank, RunOptions options, uint64_t 
     outcome.finite.push_back(report.finite);
   }
   outcome.state = run.state();
+  State trained = outcome.state;
+  for (const ParameterSpec& spec : job.specs)
+    if (!spec.trainable)
+      std::erase_if(trained, [&](const auto& piece) { return piece.first.ends_with("/" + spec.name); });
+  EXPECT_EQ(run.state(PL_SNAPSHOT_COPY | PL_SNAPSHOT_TRAINED), trained);
   run.strategy().gather_values();
   for (size_t i = 0; i < job.specs.size(); ++i) outcome.values.push_back(run.value(i).clone().cpu());
   EXPECT_EQ(run.live_gradients(), 0);

@@ -62,7 +62,7 @@ StrategyMemory memory_of(const plugins::Strategy& strategy) {
 
 uint64_t checkpoint_bytes(const plugins::Strategy& strategy) {
   uint64_t bytes = 0;
-  strategy.snapshot(PL_SNAPSHOT_VIEW).pieces([&](const pl_piece& piece) {
+  strategy.snapshot(PL_SNAPSHOT_VIEW | PL_SNAPSHOT_TRAINED).pieces([&](const pl_piece& piece) {
     bytes += piece.count * piece.dtype.bits / 8;
   });
   return bytes;

@@ -2,6 +2,7 @@
 
 #include <pipeline/error.hpp>
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -74,6 +75,21 @@ at::Tensor view_of(const TensorView& tensor, const std::string& folder) {
   at::Tensor copy = at::empty(tensor.shape, options);
   if (!tensor.data.empty()) std::memcpy(copy.mutable_data_ptr(), tensor.data.data(), tensor.data.size());
   return copy;
+}
+
+// A copy into a transposed matrix would convert one element at a time, each far from the one before it.
+void copy_values(const at::Tensor& to, const at::Tensor& from) {
+  constexpr int64_t kBand = 256;  // rows
+  if (to.dim() != 2 || to.stride(0) != 1 || to.size(0) < 2) {
+    to.copy_(from);
+    return;
+  }
+  at::parallel_for(0, to.size(0), kBand, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += kBand) {
+      const int64_t count = std::min(kBand, end - first);
+      to.narrow(0, first, count).t().copy_(from.narrow(0, first, count).to(at::kFloat).t().contiguous());
+    }
+  });
 }
 
 bool same_values(const TensorView& a, const TensorView& b, const std::string& folder) {
@@ -200,7 +216,7 @@ void Weights::read(size_t index, at::Tensor& out) const {
     } else if (piece.more_rows > 0) {
       theirs = theirs.narrow(0, 0, part.size(0));
     }
-    part.copy_(theirs.view(part.sizes()));
+    copy_values(part, theirs.view(part.sizes()));
     view->forget();
   }
 }

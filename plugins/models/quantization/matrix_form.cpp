@@ -199,29 +199,36 @@ void arrange(Form form, int64_t rows, int64_t columns, const Codes& from, std::b
   }
 }
 
-void encode(Form form, int64_t rows, int64_t columns, const float* values, std::byte* out) {
+void encode(Form form, int64_t rows, int64_t columns, const float* values, std::byte* out,
+            const Divide& divide) {
   if (form == Form::kInt8) {
-    std::vector<uint8_t> codes(static_cast<size_t>(columns));
-    for (int64_t row = 0; row < rows; ++row, values += columns, out += Row::bytes(form, columns)) {
-      const float most = largest(values, columns), by = most > 0 ? 127 / most : 0, scale = most / 127;
-      for (int64_t i = 0; i < columns; ++i)
-        codes[static_cast<size_t>(i)] =
-            static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(values[i] * by)));
-      arrange(form, 1, columns, {codes.data(), &scale}, out);
-    }
+    divide(rows, [&](int64_t begin, int64_t end) {
+      std::vector<uint8_t> codes(static_cast<size_t>(columns));
+      for (int64_t row = begin; row < end; ++row) {
+        const float* const own = values + row * columns;
+        const float most = largest(own, columns), by = most > 0 ? 127 / most : 0, scale = most / 127;
+        for (int64_t i = 0; i < columns; ++i)
+          codes[static_cast<size_t>(i)] =
+              static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(own[i] * by)));
+        arrange(form, 1, columns, {codes.data(), &scale}, out + row * Row::bytes(form, columns));
+      }
+    });
     return;
   }
   static const auto bounds = middles(std::to_array(kNf4Levels));
   std::vector<uint8_t> codes(static_cast<size_t>(rows * columns / 2));
   std::vector<float> all(static_cast<size_t>(rows * columns / kBlock));
-  for (size_t block = 0; block < all.size(); ++block, values += kBlock) {
-    all[block] = largest(values, kBlock);
-    const float by = 1 / std::max(all[block], 1e-38f);
-    std::array<int32_t, kBlock> own;
-    nearest_of_block(bounds, values, by, own.data());
-    for (size_t i = 0; i < kBlock; i += 2)
-      codes[(block * kBlock + i) / 2] = static_cast<uint8_t>(own[i] << 4 | own[i + 1]);
-  }
+  divide(rows * columns / kBlock, [&](int64_t begin, int64_t end) {
+    for (auto block = static_cast<size_t>(begin); block < static_cast<size_t>(end); ++block) {
+      const float* const own = values + block * kBlock;
+      all[block] = largest(own, kBlock);
+      const float by = 1 / std::max(all[block], 1e-38f);
+      std::array<int32_t, kBlock> nearest;
+      nearest_of_block(bounds, own, by, nearest.data());
+      for (size_t i = 0; i < kBlock; i += 2)
+        codes[(block * kBlock + i) / 2] = static_cast<uint8_t>(nearest[i] << 4 | nearest[i + 1]);
+    }
+  });
   const Sizes sizes(std::move(all));
   arrange(form, rows, columns, {codes.data(), sizes.scales.data(), sizes.codes.data(), sizes.mean}, out);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace pipeline::quantization {
@@ -47,8 +48,14 @@ class Row {
   const uint8_t* data_;
 };
 
-// Writes a matrix of PyTorch's, values (rows, columns), as `rows` rows, one after the other.
-void encode(Form form, int64_t rows, int64_t columns, const float* values, std::byte* out);
+// Has body(begin, end) done for all of 0 .. count - 1, in any pieces and on any threads.
+using Divide = std::function<void(int64_t count, const std::function<void(int64_t, int64_t)>& body)>;
+
+// Writes a matrix of PyTorch's, values (rows, columns), as `rows` rows, one after the other: the same bytes,
+// however the work is divided.
+void encode(
+    Form form, int64_t rows, int64_t columns, const float* values, std::byte* out,
+    const Divide& divide = [](int64_t count, const auto& body) { body(0, count); });
 // The same for codes that somebody else has made. INT8: scales of rows; NF4: `sizes` of blocks by the dynamic
 // map, with the scales of 256 of them each and their mean.
 struct Codes {

@@ -1,5 +1,6 @@
 #include "coded.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -17,6 +18,16 @@ using quantization::Row;
 
 Form form_of(uint32_t form) { return form == PL_FORM_INT8 ? Form::kInt8 : Form::kNf4; }
 
+// values: (R, C), maybe some columns of a wider matrix, whose transposition as it is would go to another row
+// for each element.
+at::Tensor transposed(const at::Tensor& values) {
+  at::Tensor result = at::empty({values.size(1), values.size(0)}, values.options());
+  at::parallel_for(0, values.size(1), 256, [&](int64_t begin, int64_t end) {
+    result.narrow(0, begin, end - begin).copy_(values.narrow(1, begin, end - begin).contiguous().t());
+  });
+  return result;
+}
+
 class MatrixCoding : public Coding {
  public:
   explicit MatrixCoding(std::vector<int64_t> columns) : columns_(std::move(columns)) {}
@@ -28,8 +39,9 @@ class MatrixCoding : public Coding {
   void encode(const Parameter& p, uint32_t form, const at::Tensor& values, std::byte* out) const override {
     int64_t first = 0;
     for (const int64_t count : columns_) {
-      const at::Tensor rows = values.narrow(1, first, count).t().contiguous();
-      quantization::encode(form_of(form), count, p.shape[0], rows.const_data_ptr<float>(), out);
+      const at::Tensor rows = transposed(values.narrow(1, first, count));
+      quantization::encode(form_of(form), count, p.shape[0], rows.const_data_ptr<float>(), out,
+                           [](int64_t parts, const auto& body) { at::parallel_for(0, parts, 256, body); });
       out += count * Row::bytes(form_of(form), p.shape[0]);
       first += count;
     }

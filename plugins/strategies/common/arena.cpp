@@ -66,6 +66,18 @@ void wait_for_device(const std::vector<ArenaPart>& parts) {
     if (!part.values.is_cpu()) return current_stream_of(part.values.device()).synchronize();
 }
 
+bool is_frozen(const Layout& layout, const ArenaPart& part) {
+  return part.begin >= layout.trainable_length();
+}
+
+// `values` of the part as a checkpoint has them: they themselves, where they are in host memory like that.
+at::Tensor as_saved(const Layout& layout, const ArenaPart& part, const at::Tensor& values) {
+  if (values.is_cpu()) return layout.stored(part.begin) == Stored::kWide ? values.to(at::kFloat) : values;
+  // A thread that writes has device 0, where the copy's events would make a context.
+  c10::impl::VirtualGuardImpl(values.device().type()).setDevice(values.device());
+  return staged_copy(values, kStagedElements);
+}
+
 class ArenaSnapshot : public Snapshot {
  public:
   ArenaSnapshot(std::shared_ptr<const Layout> layout,
@@ -79,8 +91,10 @@ class ArenaSnapshot : public Snapshot {
   void visit(const Visitor& visitor) const override {
     for (const ArenaPart& part : parts_) {
       for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
-        piece.data = static_cast<const std::byte*>(part.values.const_data_ptr()) +
-                     static_cast<size_t>(first) * part.values.element_size();
+        at::Tensor values = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
+        if (is_frozen(*layout_, part)) values = as_saved(*layout_, part, values);
+        piece.dtype = to_pl(values.scalar_type());
+        piece.data = values.const_data_ptr();
         visitor(piece);
       });
     }
@@ -141,14 +155,13 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
                                                bool copy) const {
   wait_for_device(parts);
   for (ArenaPart& part : parts) {
-    const bool frozen = part.begin >= layout_->trainable_length();
+    if (is_frozen(*layout_, part)) continue;
     if (!part.values.is_cpu()) {
       part.values = staged_copy(part.values, kStagedElements);
     } else if (part.kind != kValue) {
       if (copy && !part.is_copy) part.values = part.values.clone();
-    } else if (layout_->stored(part.begin) == Stored::kWide) {
-      part.values =
-          part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy && !frozen);
+    } else {
+      part.values = part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy);
     }
   }
   std::optional<int64_t> step;

@@ -38,7 +38,8 @@ class ArenaState {
 
   // Returns a snapshot of `parts` and the step count (undefined: another rank has the count). copy: later
   // changes do not show; otherwise the snapshot refers to parts that are float32 in host memory. To what is
-  // frozen there, which nothing changes, it refers in either case.
+  // frozen, which nothing changes, it refers in either case: the device's is copied and the narrow widened
+  // when they are visited, a parameter at a time, for the host may not have room for all of it.
   std::unique_ptr<Snapshot> snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
                                      bool copy) const;
 

@@ -95,9 +95,10 @@ void Replica::load(const StateReader& reader) {
 
 std::unique_ptr<Snapshot> Replica::snapshot(uint32_t mode) const {
   std::vector<ArenaPart> parts{{"value", 0, master_}};
-  for (ArenaPart& part : frozen()) parts.push_back(std::move(part));
+  if ((mode & PL_SNAPSHOT_TRAINED) == 0)
+    for (ArenaPart& part : frozen()) parts.push_back(std::move(part));
   for (ArenaPart& part : optimizer_->state()) parts.push_back(std::move(part));
-  return state_.snapshot(std::move(parts), optimizer_->step_count(), mode == PL_SNAPSHOT_COPY);
+  return state_.snapshot(std::move(parts), optimizer_->step_count(), (mode & PL_SNAPSHOT_COPY) != 0);
 }
 
 std::vector<at::Tensor> Replica::tensors() const {

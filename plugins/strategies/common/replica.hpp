@@ -85,6 +85,7 @@ class Replicated : public Strategy<Config> {
 
   pl_strategy_info info() override {
     auto info = sized<pl_strategy_info>();
+    info.flags = PL_STRATEGY_SAVES_TRAINED;
     info.micro_batch_order = PL_ORDER_BLOCK;
     if (reduction_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
     info.gradient_dtype = info.reduction_dtype = info.master_dtype = kFloat32;

@@ -66,6 +66,7 @@ class Diloco : public pipeline::Strategy<Config> {
   }
   pl_strategy_info info() override {
     auto info = pipeline::sized<pl_strategy_info>();
+    info.flags = PL_STRATEGY_SAVES_TRAINED;
     info.micro_batch_order = PL_ORDER_BLOCK;
     info.gradient_dtype = info.reduction_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
     return info;
@@ -170,10 +171,10 @@ class Diloco : public pipeline::Strategy<Config> {
     if (steps_ > 0 && updates() < config().sync_steps)
       context().warn("no outer step yet: the model that is saved is the one that training began with");
     auto copy = std::make_unique<Copy>();
-    copy->entries = state(run().rank == 0);
+    copy->entries = state(run().rank == 0, (mode & PL_SNAPSHOT_TRAINED) != 0);
     for (auto& [piece, values] : copy->entries) {
       const auto host = at::TensorOptions().device(at::kCPU).dtype(pipeline::to_torch(piece.dtype));
-      values = values.to(host, false, mode == PL_SNAPSHOT_COPY);
+      values = values.to(host, false, (mode & PL_SNAPSHOT_COPY) != 0);
     }
     return copy;
   }
@@ -271,11 +272,12 @@ class Diloco : public pipeline::Strategy<Config> {
                 remedy);
   }
   // `shared`: with what is the same on all ranks, which rank 0 saves. The rest has the rank in its name.
-  std::vector<Entry> state(bool shared) const {
+  std::vector<Entry> state(bool shared, bool trained_alone = false) const {
     std::vector<Entry> all;
     for (size_t i = 0; i < parameters().size(); ++i) {
       const pipeline::Parameter& p = parameters()[i];
       const bool trained = offsets_[i] != kFrozen;
+      if (trained_alone && !trained) continue;
       const auto add = [&](std::string_view kind, const at::Tensor& values) {
         const at::Tensor own = trained ? part(values, i) : values;
         all.push_back({{.parameter = p.name,

@@ -147,7 +147,9 @@ void Shard::load(const StateReader& reader) {
 std::unique_ptr<Snapshot> Shard::snapshot(uint32_t mode) const {
   wait_for_device();
   std::vector<ArenaPart> parts;
-  for (const Part& part : parts_) parts.push_back({"value", part.range.begin, part.value});
+  for (const Part& part : parts_)
+    if (part.range.begin < layout_->trainable_length() || (mode & PL_SNAPSHOT_TRAINED) == 0)
+      parts.push_back({"value", part.range.begin, part.value});
   for (const Part& part : parts_) {
     if (!part.optimizer) continue;
     for (ArenaPart& state : part.optimizer->state()) parts.push_back(std::move(state));
@@ -157,7 +159,7 @@ std::unique_ptr<Snapshot> Shard::snapshot(uint32_t mode) const {
   if (partition_.rank() == 0) {
     steps = parts_.front().optimizer ? parts_.front().optimizer->step_count() : at::zeros({}, in_float_);
   }
-  return state_.snapshot(std::move(parts), steps, mode == PL_SNAPSHOT_COPY);
+  return state_.snapshot(std::move(parts), steps, (mode & PL_SNAPSHOT_COPY) != 0);
 }
 
 uint64_t Shard::trainable_elements() const {

@@ -101,6 +101,7 @@ class Sharded : public Strategy<ShardedConfig> {
 
   pl_strategy_info info() override {
     auto info = sized<pl_strategy_info>();
+    info.flags = PL_STRATEGY_SAVES_TRAINED;
     if (has_unit_slots()) info.flags |= PL_STRATEGY_NEEDS_UNIT_HOOKS;
     if (reducer_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
     info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;

@@ -494,6 +494,7 @@ typedef struct pl_strategy_args {
 #define PL_ORDER_INTERLEAVED 2u
 #define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u
 #define PL_STRATEGY_TAKES_ROWS 2u
+#define PL_STRATEGY_SAVES_TRAINED 4u
 typedef struct pl_strategy_info {
   uint32_t struct_size;
   uint32_t flags;
@@ -540,6 +541,7 @@ typedef pl_error* (*pl_piece_visitor)(void* user, const pl_piece* piece);
 typedef pl_error* (*pl_memory_visitor)(void* user, pl_str what, uint64_t bytes);
 #define PL_SNAPSHOT_COPY 1u
 #define PL_SNAPSHOT_VIEW 2u
+#define PL_SNAPSHOT_TRAINED 4u
 typedef struct pl_strategy_api {
   uint32_t struct_size;
   uint32_t reserved;

@@ -35,6 +35,12 @@ std::vector<float> decoded(Form form, int64_t rows, int64_t columns, const std::
 std::vector<std::byte> encoded(Form form, int64_t rows, int64_t columns, const std::vector<float>& values) {
   std::vector<std::byte> bytes(static_cast<size_t>(rows * Row::bytes(form, columns)));
   encode(form, rows, columns, values.data(), bytes.data());
+  std::vector<std::byte> in_parts(bytes.size());
+  encode(form, rows, columns, values.data(), in_parts.data(), [](int64_t count, const auto& body) {
+    body(count / 3, count);
+    body(0, count / 3);
+  });
+  EXPECT_EQ(in_parts, bytes);
   return bytes;
 }
 

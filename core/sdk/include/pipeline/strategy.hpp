@@ -132,7 +132,7 @@ class Strategy : public Object<ConfigT> {
   virtual pl_step_report collect(uint64_t ticket) = 0;
 
   virtual void load_state(const StateReader& reader) = 0;
-  // mode: PL_SNAPSHOT_COPY or PL_SNAPSHOT_VIEW.
+  // mode: PL_SNAPSHOT_COPY or PL_SNAPSHOT_VIEW, and PL_SNAPSHOT_TRAINED where info() says that it is taken.
   virtual std::unique_ptr<Snapshot> snapshot(uint32_t mode) = 0;
   // Reports the bytes used on this rank's device and host, by purpose.
   virtual void memory(const MemoryVisitor& visit) = 0;
@@ -183,7 +183,8 @@ class StrategyTable {
       };
       t.snapshot = [](pl_strategy* s, uint32_t mode, pl_snapshot** out) {
         return guard([&] {
-          if (mode != PL_SNAPSHOT_COPY && mode != PL_SNAPSHOT_VIEW)
+          if (const uint32_t kind = mode & ~PL_SNAPSHOT_TRAINED;
+              kind != PL_SNAPSHOT_COPY && kind != PL_SNAPSHOT_VIEW)
             fail("snapshot mode ", mode, " is not known");
           *out = reinterpret_cast<pl_snapshot*>(self(s).snapshot(mode).release());
         });
