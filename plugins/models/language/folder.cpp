@@ -18,8 +18,9 @@ hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens =
   return {.pieces =
               [&model, more_tokens](const Parameter& p) {
                 const std::string& prefix = model.place().prefix;
-                return p.name.starts_with(prefix) ? pieces(p, model.config(), prefix, more_tokens)
-                                                  : std::vector<Piece>();
+                return p.name.starts_with(prefix) && model.has_unit(p.unit)
+                           ? pieces(p, model.config(), prefix, more_tokens)
+                           : std::vector<Piece>();
               },
           .plain_name =
               [&names, name_of = part.name](const std::string& given) {

@@ -153,7 +153,8 @@ at::Tensor LanguageModel::scaled(const at::Tensor& embedded) const {
 
 at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserted,
                                const std::vector<int64_t>& rows, const ForwardPass& pass,
-                               const std::shared_ptr<transformer::SharedGradient>& shared) const {
+                               const std::shared_ptr<transformer::SharedGradient>& shared,
+                               bool without_adapters) const {
   const auto kind = [&](bool is_local) {
     transformer::LayerKind made{attention(0), rotation(batch.positions, is_local)};
     made.layout.window = is_local ? config_.sliding_window : 0;
@@ -182,7 +183,12 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
                                       embedding_, positions_, dropout, shared, values, stream_type()))};
       },
       inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
-  return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
+  if (!without_adapters) return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
+  std::vector<transformer::Layer> bare = layers_;
+  for (transformer::Layer& layer : bare)
+    for (auto lora : {&layer.qkv_lora, &layer.projection_lora, &layer.up_lora, &layer.down_lora})
+      lora->clear();
+  return transformer::run_layers(bare, x, layers, pass, parameters(), rows);
 }
 
 LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, const LossDetails& details,
@@ -205,6 +211,21 @@ LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, c
                                     },
                                     {x});
   return {out[0], out[1]};
+}
+
+at::Tensor LanguageModel::row_losses(const PackedBatch& batch, const ForwardPass& pass,
+                                     bool without_adapters) const {
+  batch.check(architecture_.name);
+  const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
+  const at::Tensor x = body(batch, {}, batch.target_rows, pass, shared, without_adapters);
+  return pass.run_once(
+      unit(0),
+      [&](const Tensors& in) {
+        return Tensors{transformer::cross_entropy_rows(
+            in[0], batch.targets, last_norm_, head(),
+            {.compute = pass.compute, .softcap = config_.final_logit_softcapping, .shared = shared})};
+      },
+      {x})[0];
 }
 
 at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute,

@@ -60,10 +60,19 @@ class LanguageModel : public generation::DecoderModel {
   ParameterRegistry& parameters() { return *place_.registry; }
   const ParameterRegistry& parameters() const { return *place_.registry; }
   const ParameterPlace& place() const { return place_; }
+  // Whether it is one of this model's, of which the registry may have more.
+  bool has_unit(uint32_t unit) const {
+    return unit >= place_.first_unit && unit - place_.first_unit <= static_cast<uint64_t>(layer_count());
+  }
 
   // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
   LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const LossDetails& details = {},
                const Inserted& inserted = {}) const;
+
+  // The cross entropy of each row with a target, (R) float32, for losses that are not their sum.
+  // without_adapters: as if there were no LoRA.
+  at::Tensor row_losses(const PackedBatch& batch, const ForwardPass& pass,
+                        bool without_adapters = false) const;
 
   // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
   at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,
@@ -111,7 +120,8 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor scaled(const at::Tensor& embedded) const;
   // The last norm's input at `rows` (ascending).
   at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
-                  const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;
+                  const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared,
+                  bool without_adapters = false) const;
 
   Config config_;
   const Architecture& architecture_;

@@ -161,68 +161,105 @@ at::Tensor cap(at::Tensor& logits, double softcap, bool want_slopes) {
   return slopes;
 }
 
-// Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias
-// may have no elements: none.
+// Rows of x (N, C), a norm, a head (V, C) with a bias, which may have no elements: none.
+struct HeadInput {
+  at::Tensor x, norm_weight, norm_bias, weight, bias, targets;
+  double eps;
+};
+
+struct HeadResult {
+  at::Tensor sum;  // of the losses, double
+  LayerNormGradients d;
+  at::Tensor dweight, dbias;
+
+  // dweight where it goes: to where the embedding's gradient is awaited, or on to autograd.
+  at::Tensor take_weight(const std::shared_ptr<SharedGradient>& shared) {
+    if (!shared || !dweight.defined()) return std::exchange(dweight, {});
+    if (shared->take_head) {
+      shared->take_head(std::exchange(dweight, {}));
+    } else {
+      shared->value = std::exchange(dweight, {});
+    }
+    return {};
+  }
+};
+
+// Losses and, where they are wanted, gradients, of what requires them. `factors`: (N) float32, what the
+// gradient of each row is multiplied by besides options.scale; undefined: nothing.
+HeadResult through_head(const HeadInput& in, const HeadOptions& options, bool gradient,
+                        const at::Tensor& factors = {}) {
+  const at::Tensor &x = in.x, &weight = in.weight;
+  const LayerNormed normed = layer_norm(x, in.norm_weight, in.norm_bias, in.eps);
+  const at::Tensor h = normed.y.to(options.compute);
+  const int64_t vocabulary = weight.size(0), columns = padded_columns(h, vocabulary);
+  const at::Tensor w = padded_rows(as_factor(weight, options.compute), columns);
+  const at::Tensor b = in.bias.numel() > 0 ? padded_rows(in.bias.to(options.compute), columns) : at::Tensor();
+
+  const bool need_weight = gradient && weight.requires_grad();
+  const bool need_bias = gradient && in.bias.requires_grad() && b.defined();
+  const int64_t count = x.size(0),
+                chunk = even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, columns));
+  at::Tensor buffer = at::empty({std::min(chunk, count), columns}, h.options());
+  const bool need_norm = gradient && any_needs_gradient(in.norm_weight, in.norm_bias),
+             need_h = gradient && (need_norm || x.requires_grad());
+  // Over all chunks they add up in float32, or in double where that is computed in. Rows are multiplied by
+  // their factors where half a float's range is not in the way.
+  const at::TensorOptions sums = weight.options().dtype(wide(options.compute));
+  at::Tensor dh = need_h ? at::empty(h.sizes(), factors.defined() ? sums : h.options()) : at::Tensor();
+  at::Tensor dweight = need_weight ? at::empty({columns, weight.size(1)}, sums) : at::Tensor();
+  if (need_weight && count == 0) dweight.zero_();
+  at::Tensor dbias = need_bias ? at::zeros(in.bias.sizes(), sums) : at::Tensor();
+  at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
+  for (int64_t begin = 0; begin < count; begin += chunk) {
+    const int64_t size = std::min(chunk, count - begin);
+    const at::Tensor h_chunk = h.narrow(0, begin, size);
+    at::Tensor all = buffer.narrow(0, 0, size), logits = all.narrow(1, 0, vocabulary);
+    gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
+    const at::Tensor slopes = options.softcap > 0 ? cap(all, options.softcap, gradient) : at::Tensor();
+    const at::Tensor& rows = options.row_losses;
+    sum.add_(cross_entropy(logits, in.targets.narrow(0, begin, size), gradient, options,
+                           rows.defined() ? rows.narrow(0, begin, size) : at::Tensor()));
+    if (!gradient) continue;
+    if (slopes.defined()) all.mul_(slopes);
+    const double factor = factor_left(logits, options.scale);
+    const at::Tensor of_rows = factors.defined() ? factors.narrow(0, begin, size).unsqueeze(1) : at::Tensor();
+    if (need_h) {
+      at::Tensor dh_chunk = dh.narrow(0, begin, size);
+      gemm_out(dh_chunk, all, w, {.factor = factor});
+      if (of_rows.defined()) dh_chunk.mul_(of_rows);
+    }
+    if (need_weight) {
+      const at::Tensor with = of_rows.defined() ? (h_chunk * of_rows).to(h.scalar_type()) : h_chunk;
+      gemm_out(dweight, all, with, {.a_transposed = true, .accumulate = begin > 0, .factor = factor});
+    }
+    if (need_bias) dbias.add_(column_sum(of_rows.defined() ? logits * of_rows : logits), factor);
+  }
+  HeadResult result{.sum = sum, .d = {}, .dweight = {}, .dbias = dbias};
+  if (need_weight) result.dweight = dweight.narrow(0, 0, vocabulary);
+  buffer.reset();
+  if (need_h)
+    result.d = layer_norm_backward(dh.to(x.scalar_type()), x, in.norm_weight, in.norm_bias, normed.mean,
+                                   normed.rstd, {}, x.requires_grad(), need_norm);
+  return result;
+}
+
+// Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable.
 class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
  public:
   static variable_list forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
                                const Variable& norm_bias, const Variable& weight, const Variable& bias,
                                const at::Tensor& targets, double eps, const HeadOptions& options,
                                bool gradient) {
-    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
-    const at::Tensor h = normed.y.to(options.compute);
-    const int64_t vocabulary = weight.size(0), columns = padded_columns(h, vocabulary);
-    const at::Tensor w = padded_rows(as_factor(weight, options.compute), columns);
-    const at::Tensor b = bias.numel() > 0 ? padded_rows(bias.to(options.compute), columns) : at::Tensor();
-
-    const bool need_weight = gradient && weight.requires_grad();
-    const bool need_bias = gradient && bias.requires_grad() && b.defined();
-    const int64_t count = x.size(0),
-                  chunk = even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, columns));
-    at::Tensor buffer = at::empty({std::min(chunk, count), columns}, h.options());
-    const bool need_norm = gradient && any_needs_gradient(norm_weight, norm_bias),
-               need_h = gradient && (need_norm || x.requires_grad());
-    at::Tensor dh = need_h ? at::empty_like(h) : at::Tensor();
-    // Over all chunks they add up in float32, or in double where that is computed in.
-    const at::TensorOptions sums = weight.options().dtype(wide(options.compute));
-    at::Tensor dweight = need_weight ? at::empty({columns, weight.size(1)}, sums) : at::Tensor();
-    if (need_weight && count == 0) dweight.zero_();
-    at::Tensor dbias = need_bias ? at::zeros(bias.sizes(), sums) : at::Tensor();
-    at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
-    for (int64_t begin = 0; begin < count; begin += chunk) {
-      const int64_t size = std::min(chunk, count - begin);
-      const at::Tensor h_chunk = h.narrow(0, begin, size);
-      at::Tensor all = buffer.narrow(0, 0, size), logits = all.narrow(1, 0, vocabulary);
-      gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
-      const at::Tensor slopes = options.softcap > 0 ? cap(all, options.softcap, gradient) : at::Tensor();
-      const at::Tensor& rows = options.row_losses;
-      sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options,
-                             rows.defined() ? rows.narrow(0, begin, size) : at::Tensor()));
-      if (!gradient) continue;
-      if (slopes.defined()) all.mul_(slopes);
-      const double factor = factor_left(logits, options.scale);
-      if (need_h) {
-        at::Tensor dh_chunk = dh.narrow(0, begin, size);
-        gemm_out(dh_chunk, all, w, {.factor = factor});
-      }
-      if (need_weight)
-        gemm_out(dweight, all, h_chunk, {.a_transposed = true, .accumulate = begin > 0, .factor = factor});
-      if (need_bias) dbias.add_(column_sum(logits), factor);
-    }
-    if (need_weight) dweight = dweight.narrow(0, 0, vocabulary);
+    HeadResult result =
+        through_head({x, norm_weight, norm_bias, weight, bias, targets, eps}, options, gradient);
     if (gradient) {
-      buffer.reset();
-      LayerNormGradients d;
-      if (need_h) {
-        d = layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd,
-                                {}, x.requires_grad(), need_norm);
-      }
-      ctx->save_for_backward({d.x, d.weight, d.bias, dweight, dbias});
+      const LayerNormGradients& d = result.d;
+      ctx->save_for_backward({d.x, d.weight, d.bias, result.dweight, result.dbias});
       keep(ctx, options);
     }
-    const at::Tensor total = sum.to(at::kFloat);
+    const at::Tensor total = result.sum.to(at::kFloat);
     ctx->mark_non_differentiable({total});
-    return {total, sum.mul(options.scale).to(at::kFloat)};
+    return {total, result.sum.mul(options.scale).to(at::kFloat)};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -235,16 +272,39 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
         if (saved[i].defined()) saved[i] = saved[i] * factor;
       }
     }
-    const std::shared_ptr<SharedGradient>& shared = kept<HeadOptions>(ctx).shared;
-    at::Tensor dweight = saved[3];
-    if (shared && dweight.defined()) {
-      if (shared->take_head) {
-        shared->take_head(std::exchange(dweight, {}));
-      } else {
-        shared->value = std::exchange(dweight, {});
-      }
-    }
+    HeadResult result{.sum = {}, .d = {}, .dweight = std::exchange(saved[3], {}), .dbias = {}};
+    const at::Tensor dweight = result.take_weight(kept<HeadOptions>(ctx).shared);
     return {saved[0], saved[1], saved[2], dweight, saved[4], Variable(), Variable(), Variable(), Variable()};
+  }
+};
+
+// Computes the logits again in backward(), when each row's factor is known.
+class CrossEntropyRows : public torch::autograd::Function<CrossEntropyRows> {
+ public:
+  struct Kept {
+    HeadOptions options;
+    double eps;
+  };
+
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
+                          const Variable& norm_bias, const Variable& weight, const Variable& bias,
+                          const at::Tensor& targets, double eps, const HeadOptions& given) {
+    HeadOptions options = given;
+    options.row_losses = at::empty(targets.sizes(), x.options().dtype(at::kFloat));
+    through_head({x, norm_weight, norm_bias, weight, bias, targets, eps}, options, false);
+    ctx->save_for_backward({x, norm_weight, norm_bias, weight, bias, targets});
+    keep(ctx, Kept{given, eps});
+    return options.row_losses;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const auto& [options, eps] = kept<Kept>(ctx);
+    HeadResult result = through_head({t[0], t[1], t[2], t[3], t[4], t[5], eps}, options, true,
+                                     grads[0].to(at::kFloat).contiguous());
+    const at::Tensor dweight = result.take_weight(options.shared);
+    return {result.d.x,   result.d.weight, result.d.bias, dweight,
+            result.dbias, Variable(),      Variable(),    Variable()};
   }
 };
 
@@ -261,6 +321,15 @@ LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const
   const variable_list out = CrossEntropyHead::apply(x, norm.factor(), norm_bias, weight, any_bias, targets,
                                                     norm.eps, options, gradient);
   return {out[0], out[1]};
+}
+
+at::Tensor cross_entropy_rows(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
+                              const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias) {
+  check_range(targets, weight.size(0), "target");
+  TORCH_CHECK(options.scale == 1 && !options.terms.any(), "cross_entropy_rows: has neither scale nor terms");
+  return CrossEntropyRows::apply(x, norm.factor(), bias_of(norm), weight,
+                                 bias.defined() ? bias : at::empty({0}, x.options()), targets, norm.eps,
+                                 options);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,

@@ -34,6 +34,12 @@ struct HeadOptions {
 LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
                            const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias = {});
 
+// The cross entropy of each row, (N) float32, for losses that are not their sum. backward() computes the
+// logits again, chunk by chunk: a third more work in the head. Without scale and terms.
+at::Tensor cross_entropy_rows(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
+                              const at::Tensor& weight, const HeadOptions& options,
+                              const at::Tensor& bias = {});
+
 // Logits of the rows of x: (N, V) fp32. Not differentiable.
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
                        at::ScalarType compute, const at::Tensor& bias = {}, double softcap = 0);

@@ -13,6 +13,7 @@
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_options.hpp"
+#include "plugins/tasks/conversation/format.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::chat {
@@ -45,22 +46,14 @@ struct DataOptions : sources::SplitOptions {
   }
 };
 
-struct ChatOptions {
-  std::string chat_template = "auto", learn = "answers", date = "2024-07-26";
-  int64_t max_tokens = 1024;
+struct ChatOptions : conversation::TemplateOptions {
+  std::string learn = "answers";
 
   void describe(Options& o) {
-    o("template", chat_template,
-      "what stands around the turns: auto: the model folder's own, else simple; plain, simple, vicuna, "
-      "chatml, llama3; or a .jinja file");
-    o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(8).follows();
+    TemplateOptions::describe(o);
     o("learn", learn, "loss over the assistant's answers, the last one alone, or the whole text")
         .choices({"answers", "last", "all"});
-    o("date", date, "what a template is told that asks for the date (Llama 3's do): year-month-day");
   }
-  void validate(const ConfigErrors& errors) const;
-  // Why `name` is no template. Empty: it is one, or a file.
-  static std::string problem_of(const std::string& name);
 };
 
 struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples {
@@ -110,9 +103,11 @@ struct ChatConfig {
                                            "), in which question and answer have to fit"));
   }
 
-  // Tells what the folder says that the run starts from; lengths are made to fit into its positions.
   static void read_model(const ChatConfig& config, const std::filesystem::path& init_from,
-                         const ModelOptions& say);
+                         const ModelOptions& say) {
+    conversation::read_folder(config.chat, config.tokenizer, config.language, config.generate.max_tokens,
+                              init_from, say);
+  }
 };
 
 }  // namespace pipeline::tasks::chat

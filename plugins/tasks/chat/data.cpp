@@ -14,33 +14,7 @@
 
 namespace pipeline::tasks::chat {
 
-using pipeline::chat::template_names;
-
 namespace {
-
-namespace fs = std::filesystem;
-
-// Noon of a date, in local time.
-std::optional<std::time_t> noon_of(const std::string& date) {
-  std::tm day{};
-  if (const char* end = ::strptime(date.c_str(), "%Y-%m-%d", &day); end == nullptr || *end != '\0')
-    return std::nullopt;
-  day.tm_hour = 12;
-  day.tm_isdst = -1;
-  return std::mktime(&day);
-}
-
-bool is_template_name(const std::string& name) {
-  const std::vector<std::string> known = template_names();
-  return std::ranges::find(known, name) != known.end();
-}
-
-// What conversations that belong to one part of the data have in common.
-std::string first_question(const Conversation& conversation) {
-  for (const Turn& turn : conversation.turns)
-    if (turn.role == "user") return turn.text;
-  return conversation.turns.front().text;
-}
 
 messages::TextOptions text_options(const DataOptions& data, bool answer_required) {
   return {.columns = {data.question_column, data.answer_column, ""},
@@ -58,63 +32,6 @@ void require(const std::string& problem) {
 }
 
 }  // namespace
-
-void ChatOptions::validate(const ConfigErrors& errors) const {
-  if (!noon_of(date)) errors("date", "must be a date such as 2024-07-26");
-}
-
-std::string ChatOptions::problem_of(const std::string& name) {
-  if (name == "auto" || is_template_name(name)) return "";
-  const std::string problem = files::path_problem(name, "file");
-  return problem.empty() ? ""
-                         : problem + "; a template is auto, plain, simple, vicuna, chatml, llama3, or a file";
-}
-
-std::unique_ptr<const ChatFormat> open_format(const ChatConfig& config, const Context& context,
-                                              common::TaskTokenizer& tokenizer, const ConfigErrors& errors) {
-  tokenizer.require_end_of_text("which an answer ends with");
-  auto [source, file] = pipeline::chat::template_of(tokenizer->files());
-  const std::string& named = config.chat.chat_template;
-  // A model is used with the template that it learnt with, which came with its tokenizer.
-  const bool has_own = tokenizer.is_kept() && !source.empty();
-  const bool is_gone = has_own && named.ends_with(".jinja") && !fs::exists(named);
-  if (is_gone)
-    context.info("chat       ", named, " is not there: using the template that came with the weights");
-  const std::string wanted =
-      is_gone || (has_own && context.run().purpose != PL_PURPOSE_TRAIN) ? "auto" : named;
-  if (wanted != "auto" || source.empty()) {
-    const std::string name = wanted == "auto" ? "simple" : wanted;
-    if (is_template_name(name)) {
-      std::tie(source, file) = std::pair(pipeline::chat::named_template(name, *tokenizer),
-                                         "task.chat.template = \"" + name + "\"");
-      if (wanted == "auto" && !config.tokenizer.path.empty())
-        context.info(
-            "chat       the tokenizer has no chat template: the turns are written as "
-            "task.chat.template = \"simple\" does");
-    } else {
-      if (const std::string problem = ChatOptions::problem_of(wanted); !problem.empty())
-        errors("chat.template", problem);
-      std::ifstream stream(wanted, std::ios::binary);
-      source.assign(std::istreambuf_iterator<char>(stream), {});
-      file = wanted;
-    }
-    tokenizer.replace(pipeline::chat::with_template(tokenizer.shared(), source));
-  }
-  auto format =
-      std::make_unique<const ChatFormat>(source, file, tokenizer.shared(), *noon_of(config.chat.date));
-  if (format->tells_date())
-    context.info("chat       the template writes the date: it is told ", config.chat.date,
-                 ", task.chat.date");
-  if (!format->learns_end())
-    context.warn(file,
-                 ": its {% generation %} leaves out the token that ends an answer, so the model does not "
-                 "learn to stop");
-  if (!format->ends_answers())
-    context.warn(file,
-                 ": no special token ends an answer: only the last one of a conversation is followed by the "
-                 "end of text, so the model learns to stop there alone");
-  return format;
-}
 
 // Counts over the conversations of a source, for the log.
 struct Recipe::Counts {

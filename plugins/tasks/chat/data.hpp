@@ -1,25 +1,38 @@
-// Conversations as samples of tokens, and the chat template that writes them.
+// Conversations as samples of tokens.
 #pragma once
 
 #include <pipeline/context.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "plugins/data/messages/conversation_store.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/tasks/chat/config.hpp"
-#include "plugins/tasks/chat/sequence.hpp"
 #include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/conversation/sequence.hpp"
 #include "plugins/tasks/text/data.hpp"
 
 namespace pipeline::tasks::chat {
 
-// The template that the options name, or the tokenizer's own. The tokenizer carries it from then on. The log
-// has what it makes of answers. [main]
-std::unique_ptr<const ChatFormat> open_format(const ChatConfig& config, const Context& context,
-                                              common::TaskTokenizer& tokenizer, const ConfigErrors& errors);
+using conversation::answered_turn;
+using conversation::ChatFormat;
+using conversation::ChatTokens;
+using conversation::Conversation;
+using conversation::conversation_of;
+using conversation::first_question;
+using conversation::Learn;
+using conversation::learn_named;
+using conversation::make_prompt;
+using conversation::make_sequence;
+using conversation::pack_sequence;
+using conversation::problem_of;
+using conversation::Sequence;
+using conversation::sequence_of;
+using conversation::tokens_of;
 
 // What decides which conversations of a source can be used, and what of them is learnt.
 struct Recipe {

@@ -5,24 +5,18 @@
 namespace pipeline::tasks::chat {
 
 tokenizer::TrainingTexts Chat::training_texts() const {
-  const files::SplitPart part = config().data.of(Split::kTrain).part;
-  auto stores = std::make_shared<std::vector<messages::ConversationStore>>();
-  for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
-    stores->emplace_back(std::string(view(run().cache_dir)), plain_source(files, config().data),
-                         corpus().hooks("reading " + files.name()), part);
-  std::vector<const messages::ConversationStore*> all;
-  for (const messages::ConversationStore& store : *stores)
-    if (store.size() > 0) all.push_back(&store);
-  if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-  tokenizer::TrainingTexts texts = common::training_texts(messages::texts_of(std::move(all)),
-                                                          config().tokenizer.vocab_size, "conversations");
-  texts.each = [stores, each = std::move(texts.each)](const auto& text, const auto& read) {
-    each(text, read);
-  };
-  return texts;
+  auto texts = conversation::texts_of(
+      corpus(), config().data,
+      [this](const sources::SourceFiles& files) { return plain_source(files, config().data); }, run(),
+      config().tokenizer.vocab_size);
+  if (!texts) config_error("data.train", "is needed to train a tokenizer on");
+  return std::move(*texts);
 }
 
-void Chat::open_tokenizer() { format_ = open_format(config(), context(), tokenizer(), errors()); }
+void Chat::open_tokenizer() {
+  format_ = conversation::open_format(config().chat, !config().tokenizer.path.empty(), context(), tokenizer(),
+                                      errors());
+}
 
 std::string Chat::asked_sample() const {
   Conversation asked{.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config().ask.prompt}}};

@@ -8,7 +8,7 @@
 
 #include "plugins/tasks/chat/config.hpp"
 #include "plugins/tasks/chat/data.hpp"
-#include "plugins/tasks/chat/sequence.hpp"
+#include "plugins/tasks/conversation/sequence.hpp"
 #include "plugins/tasks/text/task.hpp"
 
 namespace pipeline::tasks::chat {

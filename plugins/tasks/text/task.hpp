@@ -85,6 +85,10 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
 
   void evaluate(const TextBatch& batch, EvaluationSink& sink) override {
     Base::evaluate(batch, sink);
+    evaluate_answers(batch, sink);
+  }
+  // What the model writes.
+  void evaluate_answers(const TextBatch& batch, EvaluationSink& sink) {
     std::vector<uint64_t> ids;
     for (size_t i = 0; i < batch.ids.size(); ++i)
       if ((is_scored(sink.purpose(), batch.ids[i]) || i < sink.samples_left()) &&

@@ -46,6 +46,28 @@ TEST(HeadTest, LossAndGradientsForAnyChunk) {
   }
 }
 
+// Losses of rows that are not summed alike: each row's gradient has a factor of its own.
+TEST(HeadTest, RowsWithFactors) {
+  const at::Tensor rows = at::nonzero(some_targets() >= 0).squeeze(1), factors = values({rows.size(0)}, 5);
+  for (const int64_t chunk : {0, 1, 4})
+    for (const double softcap : {0.0, 1.5})
+      expect_same_function(
+          inputs(),
+          [&](const Tensors& t) {
+            const at::Tensor losses = cross_entropy_rows(
+                t[0].index_select(0, rows), some_targets().index_select(0, rows), {t[1], t[2], kHeadEps},
+                t[3], {.chunk = chunk, .compute = t[0].scalar_type(), .softcap = softcap});
+            return (losses.square() * factors.to(losses.scalar_type())).sum();
+          },
+          [&](const Tensors& t) {
+            at::Tensor logits = at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t());
+            if (softcap > 0) logits = (logits / softcap).tanh() * softcap;
+            const at::Tensor losses =
+                at::nll_loss(at::log_softmax(logits, 1), some_targets(), {}, at::Reduction::None, -1);
+            return (losses.index_select(0, rows).square() * factors.to(losses.scalar_type())).sum();
+          });
+}
+
 // Logits are capped as in Gemma 2.
 TEST(HeadTest, CappedLogits) {
   constexpr double kCap = 1.5;  // far below the largest

@@ -1,11 +1,11 @@
-#include "plugins/tasks/chat/sequence.hpp"
+#include "plugins/tasks/conversation/sequence.hpp"
 
 #include <algorithm>
 #include <functional>
 
 #include "plugins/data/records/pairs.hpp"
 
-namespace pipeline::tasks::chat {
+namespace pipeline::tasks::conversation {
 
 using pipeline::chat::fits;
 
@@ -68,8 +68,7 @@ Sequence make_sequence(const Conversation& conversation, ChatTokens chat, const 
   return result;
 }
 
-std::string pack_sequence(const Sequence& sequence, const Conversation& conversation,
-                          uint32_t vocabulary_size) {
+std::vector<std::vector<int32_t>> parts_of(const Sequence& sequence) {
   std::vector<std::vector<int32_t>> parts;
   const auto add = [&](int64_t token, bool is_learnt) {
     if (parts.size() % 2 == (is_learnt ? 1 : 0)) parts.emplace_back();
@@ -79,14 +78,19 @@ std::string pack_sequence(const Sequence& sequence, const Conversation& conversa
     add(sequence.tokens[i], i > 0 && sequence.targets[i - 1] >= 0);
   if (!sequence.targets.empty() && sequence.targets.back() >= 0)
     add(sequence.targets.back(), true);  // a target that nothing reads
-  return stores::pack_tokens(parts, conversation.pack(), vocabulary_size);
+  return parts;
 }
 
-text::Sequence sequence_of(const stores::TokenSample& sample) {
+std::string pack_sequence(const Sequence& sequence, const Conversation& conversation,
+                          uint32_t vocabulary_size) {
+  return stores::pack_tokens(parts_of(sequence), conversation.pack(), vocabulary_size);
+}
+
+text::Sequence sequence_of(std::span<const stores::TokenView> parts) {
   text::Sequence result;
-  for (size_t part = 0; part < sample.parts.size(); ++part) {
+  for (size_t part = 0; part < parts.size(); ++part) {
     const size_t begin = result.tokens.size();
-    sample.parts[part].append_to(result.tokens, sample.parts[part].size());
+    parts[part].append_to(result.tokens, parts[part].size());
     for (size_t i = std::max<size_t>(begin, 1); i < result.tokens.size(); ++i)
       result.targets.push_back(part % 2 == 1 ? result.tokens[i] : -1);
   }
@@ -126,6 +130,12 @@ std::vector<int64_t> make_prompt(const Conversation& conversation, size_t turn, 
   return tokens.size() <= room ? tokens : std::vector<int64_t>();
 }
 
+const std::string& first_question(const Conversation& conversation) {
+  for (const Turn& turn : conversation.turns)
+    if (turn.role == "user") return turn.text;
+  return conversation.turns.front().text;
+}
+
 std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (!conversation.images.empty()) return "a picture, which this task does not see: the task vlm does";
   if (conversation.turns.empty()) return "no turns";
@@ -159,4 +169,4 @@ std::string problem_of(const Conversation& conversation, const ChatTokens& chat)
   return "";
 }
 
-}  // namespace pipeline::tasks::chat
+}  // namespace pipeline::tasks::conversation

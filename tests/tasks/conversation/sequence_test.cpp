@@ -1,5 +1,5 @@
 // What of a conversation is learnt, and how a long one is cut.
-#include "plugins/tasks/chat/sequence.hpp"
+#include "plugins/tasks/conversation/sequence.hpp"
 
 #include <gmock/gmock.h>
 #include <pipeline/error.hpp>
@@ -7,7 +7,7 @@
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::tasks::chat {
+namespace pipeline::tasks::conversation {
 namespace {
 
 using testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
 }
 
 }  // namespace
-}  // namespace pipeline::tasks::chat
+}  // namespace pipeline::tasks::conversation

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "plugins/models/chat/sequence.hpp"
 #include "plugins/tasks/text/data.hpp"
 
-namespace pipeline::tasks::chat {
+namespace pipeline::tasks::conversation {
 
 using messages::Conversation;
 using messages::Turn;
@@ -31,10 +32,14 @@ ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format)
 Sequence make_sequence(const Conversation& conversation, ChatTokens chat, const ChatFormat& format,
                        int64_t max_tokens, Learn learn);
 
-// A sequence as a sample: parts of which every second one is learnt, the first one not; and back.
+// A sequence in parts of which every second one is learnt, the first one not; and back.
+std::vector<std::vector<int32_t>> parts_of(const Sequence& sequence);
+text::Sequence sequence_of(std::span<const stores::TokenView> parts);
+
+// A sequence as a sample; and back.
 std::string pack_sequence(const Sequence& sequence, const Conversation& conversation,
                           uint32_t vocabulary_size);
-text::Sequence sequence_of(const stores::TokenSample& sample);
+inline text::Sequence sequence_of(const stores::TokenSample& sample) { return sequence_of(sample.parts); }
 Conversation conversation_of(const stores::TokenSample& sample);
 
 // The number of the last turn if it is the assistant's, else that of the answer to come.
@@ -45,9 +50,13 @@ size_t answered_turn(const Conversation& conversation);
 std::vector<int64_t> make_prompt(const Conversation& conversation, size_t turn, const ChatFormat& format,
                                  int64_t max_tokens, int64_t new_tokens);
 
+// What conversations that belong to one part of the data have in common: the first question, or a text by
+// itself.
+const std::string& first_question(const Conversation& conversation);
+
 // Why a conversation cannot be used, whatever the template; empty: it can.
 std::string problem_of(const Conversation& conversation, bool answer_required);
 // Why its answers, by its tokens, cannot be learnt.
 std::string problem_of(const Conversation& conversation, const ChatTokens& chat);
 
-}  // namespace pipeline::tasks::chat
+}  // namespace pipeline::tasks::conversation

@@ -1,0 +1,49 @@
+#include "plugins/tasks/preference/config.hpp"
+
+namespace pipeline::tasks::preference {
+
+void DataOptions::describe(Options& o) {
+  o("train", train,
+    "pairs of answers to learn from, in JSON or Parquet: prompt, chosen and rejected, as texts or lists of "
+    "messages; "
+    "without a prompt chosen and rejected are whole conversations with the same beginning; a file, a folder, "
+    "or a "
+    "pattern such as data/train-*.parquet");
+  o.group("source", source);
+  o("val", val, "the same, to evaluate during training; empty: none");
+  o("validation_share", validation_share,
+    "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
+    "questions, so "
+    "that equal ones stay together")
+      .min(0)
+      .max(0.9);
+  o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
+  o("prompt_column", prompt_column, "column of the question");
+  o("chosen_column", chosen_column, "column of the answer that is preferred");
+  o("rejected_column", rejected_column, "column of the other");
+}
+
+void PreferenceConfig::validate(const ConfigErrors& errors) const {
+  language.require_positions(errors, "chat.max_tokens", chat.max_tokens);
+  if (generate.max_tokens >= chat.max_tokens)
+    errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", chat.max_tokens,
+                                         "), in which question and answer have to fit"));
+  const PreferenceOptions& wanted = preference;
+  if (!wanted.reference.empty() && !wanted.has_reference())
+    errors("preference.reference",
+           concat("task.preference.loss = \"", wanted.loss, "\" has no reference: leave it out"));
+  if (!wanted.has_reference() || has_second_model()) return;
+  const auto refuse = [&](const char* key, const char* why) {
+    errors(
+        key,
+        concat(
+            why,
+            ", so the model without LoRA is not what training begins with: name that as "
+            "task.preference.reference (`pipeline export` with task.language.lora.merge = true makes it)"));
+  };
+  if (!language.lora.init_from.empty()) refuse("language.lora.init_from", "begins with an adapter");
+  if (!language.lora.modules_to_save.empty())
+    refuse("language.lora.modules_to_save", "trains parts of the model itself");
+}
+
+}  // namespace pipeline::tasks::preference
