@@ -1066,7 +1066,8 @@ typedef struct pl_global_outputs {
   uint32_t struct_size;
   uint32_t reserved;
   /* Room for the outputs of a step's `rows` samples: (rows, K), float32, contiguous, on the run's device,
-   * with the same K > 0 on all ranks. The task owns it; borrowed until the next begin. */
+   * with the same K on all ranks. The task owns it; borrowed until the next begin. K = 0: in this run no loss
+   * depends on other samples, and nothing else is called. */
   pl_error* (*begin)(pl_task* self, uint64_t rows, pl_tensor* out);
   /* Writes the rows of one batch, in stream order. Units are entered and left with PL_PASS_FORWARD_ALONE, the
    * same ones on all ranks. May be called again for the same batch. */

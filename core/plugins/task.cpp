@@ -139,6 +139,16 @@ const pl_global_outputs* Task::global_outputs() const {
   return table != nullptr && PL_HAS(pl_global_outputs, table, outputs) ? table : nullptr;
 }
 
+bool Task::has_global_outputs() {
+  if (!has_global_outputs_) {
+    pl_tensor room{};
+    if (global_outputs() != nullptr)
+      call_.main("begin", [&] { return global_outputs()->begin(self_, 1, &room); });
+    has_global_outputs_ = global_outputs() != nullptr && (room.ndim != 2 || room.shape[1] != 0);
+  }
+  return *has_global_outputs_;
+}
+
 pl_tensor Task::make_room(uint64_t rows) {
   pl_tensor room{};
   call_.main("begin", [&] { return global_outputs()->begin(self_, rows, &room); });

@@ -164,7 +164,7 @@ class Task {
   void set_unit_hooks(const pl_unit_hooks& hooks);
 
   // Whether a sample's loss depends on the outputs of all samples of the step (pl.global-outputs/1).
-  bool has_global_outputs() const { return global_outputs() != nullptr; }
+  bool has_global_outputs();
   // Room for the outputs of `rows` samples, (rows, K), checked; valid until the next call.
   pl_tensor make_room(uint64_t rows);
   // Sets struct_size of `args` itself.
@@ -197,6 +197,7 @@ class Task {
   friend class Batch;
 
   const pl_global_outputs* global_outputs() const;
+  std::optional<bool> has_global_outputs_;  // once asked
 
   const pl_task_api& api_;
   Caller call_;

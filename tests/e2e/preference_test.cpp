@@ -114,11 +114,10 @@ TEST_F(Preference, ReferenceOfLoraIsTheModelWithoutIt) {
   EXPECT_EQ(curve("three-second"), curve("run"));
 }
 
-TEST_F(Preference, AReferenceThatIsNotWhereTrainingBeginsIsRefused) {
+TEST_F(Preference, AReferenceThatIsNotWhereTrainingBeginsIsNamed) {
   call("run", {kLora, "run.dir=lora", "train.max_steps=3"}).ended(0);
-  EXPECT_THAT(
-      call("run", {kLora, "train.init_from=lora"}).ended(2).err,
-      HasSubstr("task.preference.reference: is needed: the weights that training begins with have a LoRA"));
+  EXPECT_THAT(call("run", {kLora, "run.dir=next", "train.init_from=lora"}).ended(0).out,
+              HasSubstr("the reference is not what training begins with"));
   EXPECT_THAT(call("run", {"train.init_from=first"}).ended(2).err,
               HasSubstr("task.preference.reference: is needed, the folder of the reference model"));
   call("run", {"train.init_from=first", "task.preference.reference=base"}).ended(0);
@@ -129,6 +128,33 @@ TEST_F(Preference, AReferenceThatIsNotWhereTrainingBeginsIsRefused) {
                   .ended(2)
                   .err,
               HasSubstr("has no reference: leave it out"));
+}
+
+// KTO's reference point is of the whole step: the same in micro-batches of any size, and under every
+// strategy.
+TEST_F(Preference, AnswersThatAreJudgedByThemselves) {
+  std::string judged;
+  for (int i = 0; i < 40; ++i)
+    judged += "{\"prompt\": \"What follows " + std::to_string(i) + "?\", \"completion\": \"" +
+              (i % 2 == 0 ? std::to_string(i + 1) : std::to_string(i * 7 % 40) + " or so") +
+              "\", \"label\": " + (i % 2 == 0 ? "true" : "false") + "}\n";
+  write_text(path("judged.jsonl"), judged);
+  const Words kto{"task.preference.loss=kto", "task.data.train=judged.jsonl", "task.data.val=judged.jsonl",
+                  "task.data.test=judged.jsonl", "optimizer.lr=0.05"};
+  EXPECT_THAT(call("run", kto).ended(0).out, HasSubstr("40 training, 40 validation, 40 test judged answers"));
+  EXPECT_NEAR(column("run", "loss").front(), 0.5, 1e-6) << "it begins with the reference";
+  for (const Arrangement& two : {Arrangement{"ddp", 2}, Arrangement{"sharded3", 2}}) {
+    call("run", kto + two.sets() + Words{"run.dir=" + two.name()}).ended(0);
+    EXPECT_EQ(curve(two.name()), curve("run"));
+  }
+  call("run", kto + Words{"run.dir=whole", "train.micro_batch=8"}).ended(0);
+  const std::vector<double> parts = column("run", "loss"), whole = column("whole", "loss");
+  for (size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(whole[i], parts[i], 1e-4) << i;
+  call("predict", kto).ended(0);
+  EXPECT_EQ(read_lines(path("run/submission.csv")).at(0), "id,question,answer,wanted,logp,reward");
+  // A pair is two answers.
+  EXPECT_THAT(call("run", {"task.preference.loss=kto", "run.dir=pairs", "train.max_steps=2"}).ended(0).out,
+              HasSubstr("80 training, 80 validation, 80 test judged answers"));
 }
 
 // Texts, messages after a prompt, and whole conversations are the same pairs; what is none is left out by

@@ -16,7 +16,7 @@ TEMPLATE = ("{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['co
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
 BATCH, STEPS, RATE = 4, 4, 1e-3
 CASES = [("dpo", {"beta": 0.3}), ("dpo", {"label_smoothing": 0.1}), ("dpo", {"sft_weight": 0.5}), ("ipo", {}), ("hinge", {}), ("cpo", {}),
-         ("simpo", {"beta": 2.0, "gamma": 0.5}), ("orpo", {})]
+         ("simpo", {"beta": 2.0, "gamma": 0.5}), ("orpo", {}), ("kto", {"desirable_weight": 1.5})]
 
 
 def text():
@@ -63,10 +63,30 @@ def theirs(folder, rows, kind, options):
         log_p = torch.log_softmax(network(input_ids=ids).logits[0, :-1], -1)
         return log_p.gather(1, ids[0, 1:, None])[len(begin) - 1 :, 0]
 
+    def ratio(i, answer):
+        return tokens_of(model, prompt_of[i], answer).sum() - tokens_of(frozen, prompt_of[i], answer).sum().detach()
+
     seen = []
     for step in range(STEPS):
         total, chosen_sum = 0.0, 0.0
         optimizer.zero_grad()
+        if kind == "kto":  # answers by themselves, first the chosen one; a sample half the data away has the other answer
+            answers = [(i, row[name], name == "chosen") for i, row in enumerate(rows) for name in ("chosen", "rejected")]
+            mine = range(step * BATCH, (step + 1) * BATCH)
+            with torch.no_grad():
+                point = sum(ratio(answers[k][0], answers[(k + len(answers) // 2) % len(answers)][1]) for k in mine) / BATCH
+            for k in mine:
+                i, answer, is_wanted = answers[k]
+                beta, apart = options.get("beta", 0.1), ratio(i, answer) - point.clamp(min=0)
+                weight = options.get("desirable_weight", 1.0) if is_wanted else options.get("undesirable_weight", 1.0)
+                loss = weight * (1 - torch.sigmoid(beta * (apart if is_wanted else -apart))) / BATCH
+                loss.backward()
+                total += loss.item()
+                with torch.no_grad():
+                    chosen_sum += tokens_of(model, prompt_of[i], answer).sum().item() * is_wanted / (BATCH / 2)
+            seen.append((total, torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9).item(), chosen_sum))
+            optimizer.step()
+            continue
         for i in range(step * BATCH, (step + 1) * BATCH):
             answers = rows[i]["chosen"], rows[i]["rejected"]
             with torch.no_grad():
@@ -89,7 +109,7 @@ def compare(program, work, rows, kind, options):
     expected = theirs(os.path.join(work, "folder"), rows, kind, options)
     assert len(ours) == len(expected) == STEPS, ours
     worst = [max(abs(a[i] - b[i]) / abs(b[i]) for a, b in zip(ours, expected, strict=True)) for i in range(3)]
-    assert max(worst) < 1e-4 and worst[0] < 1e-5, f"{kind} {options}: {worst}\nours     {ours}\nexpected {expected}"
+    assert max(worst) < 1e-5, f"{kind} {options}: {worst}\nours     {ours}\nexpected {expected}"
     print(f"  {kind} {options}: losses, norms and log-probabilities differ by at most {worst[0]:.1e}, {worst[1]:.1e}, {worst[2]:.1e}")
 
 

@@ -52,7 +52,8 @@ struct Conversation {
   std::string more = {};  // what the record has for the chat template, a JSON object: tools; empty: none
   // What several people answered to the first question, to score with; empty: there is the turn's alone.
   std::vector<std::string> answers = {};
-  // Of a pair of which this is preferred: the other, packed; empty: it is no pair.
+  // Of a pair of which this is preferred: the other, packed. Of an answer that was judged by itself: "1"
+  // where it is wanted, else "0". pack() leaves it out.
   std::string other = {};
 
   bool is_plain_text() const { return turns.size() == 1 && turns[0].role == kPlainText; }

@@ -276,13 +276,13 @@ std::string note_of_unused(const std::vector<std::string>& names, const Columns&
   if (is_left("label") && !is_text)
     note +=
         ": where \"label\" says which answers are wanted (unpaired preference, as KTO takes it), all are "
-        "learnt alike: take out those that are not";
+        "learnt alike: take out those that are not, or use the task preference with loss \"kto\"";
   else if (is_left("label"))
     note += ": \"label\" is not learnt, only the text";
   if (is_left("chosen") && is_left("rejected"))
     note +=
-        ": pairs of preference are not learnt here: name \"chosen\" by task.data.answer_column to learn what "
-        "was chosen";
+        ": pairs of preference are what the task preference learns from: name \"chosen\" by "
+        "task.data.answer_column to learn what was chosen";
   return note;
 }
 

@@ -5,22 +5,22 @@ namespace pipeline::tasks::preference {
 void DataOptions::describe(Options& o) {
   o("train", train,
     "pairs of answers to learn from, in JSON or Parquet: prompt, chosen and rejected, as texts or lists of "
-    "messages; "
-    "without a prompt chosen and rejected are whole conversations with the same beginning; a file, a folder, "
-    "or a "
-    "pattern such as data/train-*.parquet");
+    "messages; without a prompt chosen and rejected are whole conversations with the same beginning; kto "
+    "also "
+    "takes prompt, completion and label; a file, a folder, or a pattern such as data/train-*.parquet");
   o.group("source", source);
   o("val", val, "the same, to evaluate during training; empty: none");
   o("validation_share", validation_share,
     "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
-    "questions, so "
-    "that equal ones stay together")
+    "questions, so that equal ones stay together")
       .min(0)
       .max(0.9);
   o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
   o("prompt_column", prompt_column, "column of the question");
   o("chosen_column", chosen_column, "column of the answer that is preferred");
   o("rejected_column", rejected_column, "column of the other");
+  o("completion_column", completion_column, "kto: column of an answer that is judged by itself");
+  o("label_column", label_column, "kto: column of the judgement, true or 1 where the answer is wanted");
 }
 
 void PreferenceConfig::validate(const ConfigErrors& errors) const {

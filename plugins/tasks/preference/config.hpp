@@ -14,7 +14,8 @@
 namespace pipeline::tasks::preference {
 
 struct DataOptions : sources::SplitOptions {
-  std::string prompt_column = "prompt", chosen_column = "chosen", rejected_column = "rejected";
+  std::string prompt_column = "prompt", chosen_column = "chosen", rejected_column = "rejected",
+              completion_column = "completion", label_column = "label";
 
   void describe(Options& o);
 };

@@ -1,6 +1,8 @@
 #include "plugins/tasks/preference/data.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -34,7 +36,8 @@ Conversation with_answer(const json& record, const DataOptions& data, const std:
   const json* const given = messages::find(record, answer);
   if (given == nullptr) throw messages::DataError("no \"" + answer + "\"");
   json one = record;
-  for (const std::string& key : {data.prompt_column, data.chosen_column, data.rejected_column})
+  for (const std::string& key : {data.prompt_column, data.chosen_column, data.rejected_column,
+                                 data.completion_column, data.label_column})
     one.erase(key);
   if (is_whole(*given)) {
     one["messages"] = *given;
@@ -48,112 +51,153 @@ Conversation with_answer(const json& record, const DataOptions& data, const std:
   return messages::conversation_of(one, {.question = "prompt", .answer = "completion", .context = ""});
 }
 
-Conversation parsed(const json& record, const DataOptions& data) {
+// An answer by itself, or null: the record has none.
+std::optional<Conversation> judged(const json& record, const DataOptions& data) {
+  const json* const label = messages::find(record, data.label_column);
+  if (label == nullptr || messages::find(record, data.completion_column) == nullptr) return std::nullopt;
+  const bool is_yes = *label == true || *label == 1;
+  if (!is_yes && *label != false && *label != 0)
+    throw messages::DataError("\"" + data.label_column + "\" is " + messages::kind_of(*label) +
+                              ", must be true or false, 1 or 0");
+  Conversation answered = with_answer(record, data, data.completion_column);
+  answered.other = is_yes ? "1" : "0";
+  return answered;
+}
+
+Conversation parsed(const json& record, const DataOptions& data, bool is_unpaired) {
+  if (is_unpaired)
+    if (std::optional<Conversation> answered = judged(record, data)) return std::move(*answered);
   Conversation chosen = with_answer(record, data, data.chosen_column);
   chosen.other = with_answer(record, data, data.rejected_column).pack();
   return chosen;
 }
 
+bool is_pair(const Conversation& one) { return one.other.size() > 1; }
+
 std::string options_key(const DataOptions& data) {
-  return concat("pairs/1\n", data.prompt_column, "\n", data.chosen_column, "\n", data.rejected_column);
+  return concat("pairs/1\n", data.prompt_column, "\n", data.chosen_column, "\n", data.rejected_column, "\n",
+                data.completion_column, "\n", data.label_column);
 }
 
 // Calls the collector with the chosen conversation of each record, which has the other beside it.
-void read_pairs(const sources::SourceFiles& files, const DataOptions& data, messages::Collector& collector,
-                const messages::ReadHooks& hooks) {
+void read_pairs(const sources::SourceFiles& files, const DataOptions& data, bool is_unpaired,
+                messages::Collector& collector, const messages::ReadHooks& hooks) {
   std::vector<std::string> columns = messages::record_keys({});
-  for (const std::string& column : {data.prompt_column, data.chosen_column, data.rejected_column})
+  for (const std::string& column : {data.prompt_column, data.chosen_column, data.rejected_column,
+                                    data.completion_column, data.label_column})
     if (std::ranges::find(columns, column) == columns.end()) columns.push_back(column);
   messages::read_objects(
-      files, columns, [&](const json& record) { return parsed(record, data); }, collector, hooks);
+      files, columns, [&](const json& record) { return parsed(record, data, is_unpaired); }, collector,
+      hooks);
 }
 
-// Beside the tokens: how many parts the chosen sequence has, and both conversations.
-std::string beside(size_t parts, const Conversation& chosen, const std::string& rejected) {
+// Beside the tokens: how many parts the first sequence has, its conversation, and what that has as `other`.
+std::string beside(size_t parts, const Conversation& first, const std::string& other) {
   std::string bytes;
-  files::put_text(bytes, std::to_string(parts));
-  files::put_text(bytes, chosen.pack());
-  files::put_text(bytes, rejected);
+  for (const std::string& text : {std::to_string(parts), first.pack(), other}) files::put_text(bytes, text);
   return bytes;
 }
 
 struct Beside {
-  std::string parts, chosen, rejected;
+  std::string parts, first, other;
 };
 Beside beside_of(const TokenSample& sample) {
   std::string_view bytes = sample.beside;
   Beside found;
-  for (std::string* text : {&found.parts, &found.chosen, &found.rejected})
+  for (std::string* text : {&found.parts, &found.first, &found.other})
     if (!files::take_text(bytes, *text)) throw messages::DataError("a cached pair is damaged");
   return found;
 }
 
 }  // namespace
 
-Pair Recipe::pair_of(const Conversation& chosen, const Conversation& rejected) const {
+conversation::Sequence Recipe::sequence_of(const Conversation& one, size_t question_turns,
+                                           const char* which) const {
+  chat::ChatTokens tokens = conversation::tokens_of(one, format);
+  if (const std::string problem = conversation::problem_of(one, tokens); !problem.empty())
+    throw messages::DataError(problem);
+  if (one.turns.size() <= question_turns || !one.turns.back().is_assistant())
+    throw messages::DataError(concat("a ", which, " conversation that does not end with an answer"));
+  conversation::Sequence made = chat::make_sequence(tokens, max_tokens, [&](size_t turn) {
+    return turn >= question_turns && one.turns.at(turn).is_learnt;
+  });
+  if (!made.has_target())
+    throw messages::DataError(
+        concat("a ", which, " answer of which nothing is within task.chat.max_tokens (", max_tokens, ")"));
+  return made;
+}
+
+std::string Recipe::pair_of(const Conversation& chosen) const {
+  const Conversation rejected = Conversation::unpack(chosen.other);
   const size_t common = common_turns(chosen, rejected);
   if (common == chosen.turns.size() && common == rejected.turns.size())
     throw messages::DataError("two answers that are equal");
   if (common == 0) throw messages::DataError("two conversations that do not begin alike");
-  const auto sequence = [&](const Conversation& one, const char* which) {
-    conversation::ChatTokens tokens = conversation::tokens_of(one, format);
-    if (const std::string problem = conversation::problem_of(one, tokens); !problem.empty())
-      throw messages::DataError(problem);
-    if (one.turns.size() == common || !one.turns.back().is_assistant())
-      throw messages::DataError(concat("a ", which, " conversation that does not end with an answer"));
-    conversation::Sequence made = pipeline::chat::make_sequence(
-        tokens, max_tokens, [&](size_t turn) { return turn >= common && one.turns.at(turn).is_learnt; });
-    if (!made.has_target())
-      throw messages::DataError(
-          concat("a ", which, " answer of which nothing is within task.chat.max_tokens (", max_tokens, ")"));
-    return made;
-  };
-  Pair pair{sequence(chosen, "chosen"), sequence(rejected, "rejected")};
-  if (pair.chosen.tokens == pair.rejected.tokens && pair.chosen.targets == pair.rejected.targets)
+  const conversation::Sequence first = sequence_of(chosen, common, "chosen"),
+                               second = sequence_of(rejected, common, "rejected");
+  if (first.tokens == second.tokens && first.targets == second.targets)
     throw messages::DataError(
         concat("two answers that are equal within task.chat.max_tokens (", max_tokens, ")"));
-  return pair;
+  const auto vocabulary = static_cast<uint32_t>(tokenizer->vocab_size());
+  auto parts = conversation::parts_of(first), others = conversation::parts_of(second);
+  if (!is_unpaired) {
+    const size_t count = parts.size();
+    std::ranges::move(others, std::back_inserter(parts));
+    return stores::pack_tokens(parts, beside(count, chosen, chosen.other), vocabulary);
+  }
+  std::string both;
+  files::put_text(both, stores::pack_tokens(parts, beside(parts.size(), chosen, "1"), vocabulary));
+  files::put_text(both, stores::pack_tokens(others, beside(others.size(), rejected, "0"), vocabulary));
+  return both;
 }
 
-messages::Source chosen_source(const sources::SourceFiles& files, const DataOptions& data) {
-  return {
-      .files = files,
-      .options = options_key(data),
-      .read =
-          [files, &data](const auto& sink, messages::ReadReport& report, const messages::ReadHooks& hooks) {
-            messages::Collector collector(
-                [](const Conversation& one) { return conversation::problem_of(one, true); }, sink, report,
-                hooks.threads);
-            read_pairs(files, data, collector, hooks);
-            report.require_used(files.named);
-          },
-      .contents = [](const Conversation& one) { return std::vector{conversation::first_question(one)}; }};
+std::string Recipe::answers_of(const Conversation& judged) const {
+  if (is_pair(judged)) return pair_of(judged);
+  const auto parts = conversation::parts_of(sequence_of(judged, judged.turns.size() - 1, "judged"));
+  std::string one;
+  files::put_text(one, stores::pack_tokens(parts, beside(parts.size(), judged, judged.other),
+                                           static_cast<uint32_t>(tokenizer->vocab_size())));
+  return one;
+}
+
+messages::Source chosen_source(const sources::SourceFiles& files, const DataOptions& data, bool is_unpaired) {
+  return {.files = files,
+          .options = options_key(data),
+          .read =
+              [files, &data, is_unpaired](const auto& sink, messages::ReadReport& report,
+                                          const messages::ReadHooks& hooks) {
+                messages::Collector collector(
+                    [](const Conversation& one) { return conversation::problem_of(one, true); }, sink, report,
+                    hooks.threads);
+                read_pairs(files, data, is_unpaired, collector, hooks);
+                report.require_used(files.named);
+              },
+          .contents = [](const Conversation& one) { return std::vector{conversation::first_question(one)}; }};
 }
 
 text::Reading Recipe::reading(const sources::SourceFiles& files, const files::SplitPart& part) const {
   const auto read = [recipe = *this, files, part](const stores::TokenSink& add, const files::Hooks& hooks) {
-    const auto pack = [&](const Conversation& chosen, std::string& sample) -> std::string {
-      const Conversation rejected = Conversation::unpack(chosen.other);
-      for (const Conversation* one : {&chosen, &rejected})
-        if (std::string problem = conversation::problem_of(*one, true); !problem.empty()) return problem;
+    const auto pack = [&](const Conversation& one, std::string& sample) -> std::string {
+      std::string problem = conversation::problem_of(one, true);
+      if (problem.empty() && is_pair(one))
+        problem = conversation::problem_of(Conversation::unpack(one.other), true);
+      if (!problem.empty()) return problem;
       try {
-        const Pair pair = recipe.pair_of(chosen, rejected);
-        auto parts = conversation::parts_of(pair.chosen), others = conversation::parts_of(pair.rejected);
-        const size_t count = parts.size();
-        std::ranges::move(others, std::back_inserter(parts));
-        sample = stores::pack_tokens(parts, beside(count, chosen, chosen.other),
-                                     static_cast<uint32_t>(recipe.tokenizer->vocab_size()));
+        sample = recipe.is_unpaired ? recipe.answers_of(one) : recipe.pair_of(one);
       } catch (const Error& error) {
         return error.what();
       }
       return {};
     };
-    const auto take = [&](Conversation&& chosen, std::string&& sample) {
-      if (part.takes(conversation::first_question(chosen))) add(std::move(sample));
+    const auto take = [&](Conversation&& one, std::string&& sample) {
+      if (!part.takes(conversation::first_question(one))) return;
+      if (!recipe.is_unpaired) return add(std::move(sample));
+      std::string answer;
+      for (std::string_view rest = sample; files::take_text(rest, answer);) add(std::move(answer));
     };
     messages::ReadReport report;
     messages::Collector collector(pack, take, report, hooks.threads);
-    read_pairs(files, recipe.data, collector,
+    read_pairs(files, recipe.data, recipe.is_unpaired, collector,
                {.on_bytes =
                     [&](uint64_t done) {
                       hooks.throw_if_cancelled();
@@ -167,7 +211,8 @@ text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Sp
                                .drops = report.table(files.named),
                                .notes = report.notes};
   };
-  return {.options = concat(options_key(data), "\n", max_tokens, "\n", format.key()), .read = read};
+  return {.options = concat(options_key(data), "\n", max_tokens, " ", is_unpaired, "\n", format.key()),
+          .read = read};
 }
 
 std::string Recipe::asked_sample(const Conversation& conversation) const {
@@ -186,9 +231,26 @@ std::vector<text::Sequence> sequences_of(const TokenSample& sample) {
   return result;
 }
 
-Conversation chosen_of(const TokenSample& sample) { return Conversation::unpack(beside_of(sample).chosen); }
-Conversation rejected_of(const TokenSample& sample) {
-  return Conversation::unpack(beside_of(sample).rejected);
+Conversation conversation_of(const TokenSample& sample) {
+  return Conversation::unpack(beside_of(sample).first);
+}
+Conversation rejected_of(const TokenSample& sample) { return Conversation::unpack(beside_of(sample).other); }
+bool is_wanted(const TokenSample& sample) { return beside_of(sample).other == "1"; }
+
+text::Sequence crossed(const text::Sequence& question, const text::Sequence& answer, int64_t max_tokens) {
+  const auto begin_of = [](const text::Sequence& one) {
+    return std::ranges::find_if(one.targets, [](int64_t target) { return target >= 0; }) -
+           one.targets.begin();
+  };
+  const auto mine = begin_of(question), theirs = begin_of(answer);
+  text::Sequence result;
+  result.tokens.assign(question.tokens.begin(), question.tokens.begin() + mine + 1);
+  result.targets.assign(static_cast<size_t>(mine), -1);
+  result.tokens.insert(result.tokens.end(), answer.tokens.begin() + theirs + 1, answer.tokens.end());
+  result.targets.insert(result.targets.end(), answer.targets.begin() + theirs, answer.targets.end());
+  const auto most = static_cast<size_t>(max_tokens);
+  if (result.tokens.size() > most) result.tokens.resize(most), result.targets.resize(most);
+  return result;
 }
 
 }  // namespace pipeline::tasks::preference

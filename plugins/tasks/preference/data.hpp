@@ -13,34 +13,38 @@ namespace pipeline::tasks::preference {
 using messages::Conversation;
 using stores::TokenSample;
 
-// The sequences of the two answers to a question, of which the answers alone are learnt.
-struct Pair {
-  conversation::Sequence chosen, rejected;
-};
-
-// How the records of a source become pairs. What this refers to must outlive the reading.
+// How the records of a source become samples: pairs, or answers that are judged by themselves. What this
+// refers to must outlive the reading.
 struct Recipe {
   const DataOptions& data;
   const conversation::ChatFormat& format;
   tokenizer::TokenizerPtr tokenizer;
   int64_t max_tokens;
+  bool is_unpaired;
 
   text::Reading reading(const sources::SourceFiles& files, const files::SplitPart& part) const;
   // A question alone.
   std::string asked_sample(const Conversation& conversation) const;
 
  private:
-  // Throws an Error with the reason where the two are no pair.
-  Pair pair_of(const Conversation& chosen, const Conversation& rejected) const;
+  // These throw an Error with the reason where there is no pair, or no answer.
+  conversation::Sequence sequence_of(const Conversation& one, size_t question_turns, const char* which) const;
+  std::string pair_of(const Conversation& chosen) const;
+  std::string answers_of(const Conversation& judged) const;
 };
 
 // Chosen conversations as they are, for a tokenizer that is trained on them.
-messages::Source chosen_source(const sources::SourceFiles& files, const DataOptions& data);
+messages::Source chosen_source(const sources::SourceFiles& files, const DataOptions& data, bool is_unpaired);
 
-// The sequences of a sample: the chosen one, then the rejected one; of a question alone the first.
+// The sequences of a sample: of a pair the chosen one, then the rejected one; else the only one.
 std::vector<text::Sequence> sequences_of(const TokenSample& sample);
-// The conversation with the chosen answer, and with the rejected one.
-Conversation chosen_of(const TokenSample& sample);
+// The conversation of its first sequence, and with the rejected answer of a pair.
+Conversation conversation_of(const TokenSample& sample);
 Conversation rejected_of(const TokenSample& sample);
+// Whether the answer of a sample by itself is wanted.
+bool is_wanted(const TokenSample& sample);
+
+// The question of one sequence with the answer of another, of at most so many tokens of input.
+text::Sequence crossed(const text::Sequence& question, const text::Sequence& answer, int64_t max_tokens);
 
 }  // namespace pipeline::tasks::preference

@@ -4,6 +4,7 @@
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
 
 namespace pipeline::tasks::preference {
 namespace {
@@ -23,22 +24,24 @@ at::Tensor log_odds(const at::Tensor& log_p) { return log_p - at::log1p(-log_p.e
 
 void LossOptions::describe(Options& o) {
   o("loss", loss,
-    "dpo, ipo and hinge compare with a reference model; cpo, simpo and orpo do without one: see the task's "
-    "README")
-      .choices({"dpo", "ipo", "hinge", "cpo", "simpo", "orpo"});
+    "dpo, ipo, hinge and kto compare with a reference model; cpo, simpo and orpo do without one: see the "
+    "task's README")
+      .choices({"dpo", "ipo", "hinge", "kto", "cpo", "simpo", "orpo"});
   o("beta", beta,
     "how much a difference in log-probability counts; dpo: the strength of the tie to the reference; orpo: "
-    "the weight of "
-    "the odds, lambda in its paper; simpo's paper has 2 to 10")
+    "the weight of the odds, lambda in its paper; simpo's paper has 2 to 10")
       .above(0);
   o("label_smoothing", label_smoothing, "dpo: the share of pairs that are thought to be the wrong way round")
       .min(0)
       .below(0.5);
   o("gamma", gamma, "simpo: how much better the chosen answer has to be").min(0);
+  o("desirable_weight", desirable_weight, "kto: of answers that are wanted").min(0);
+  o("undesirable_weight", undesirable_weight,
+    "kto: of the others; the sums of both weights over the data are to be alike")
+      .min(0);
   o("sft_weight", sft_weight,
     "adds so much of the chosen answers' cross entropy, a mean over each one's tokens; 0: cpo and orpo 1, as "
-    "their papers, "
-    "the others none")
+    "their papers, the others none")
       .min(0);
 }
 
@@ -48,6 +51,8 @@ void LossOptions::validate(const ConfigErrors& errors) const {
       errors(key, concat("is of task.preference.loss = \"", of, "\" alone, not of \"", loss, "\""));
   };
   only("label_smoothing", label_smoothing != LossOptions().label_smoothing, "dpo");
+  only("desirable_weight", desirable_weight != LossOptions().desirable_weight, "kto");
+  only("undesirable_weight", undesirable_weight != LossOptions().undesirable_weight, "kto");
   only("gamma", gamma != LossOptions().gamma, "simpo");
 }
 
@@ -79,11 +84,16 @@ at::Tensor pair_losses(const LossOptions& options, const LogProbabilities& model
   return sft > 0 ? loss - sft * (model.chosen / lengths.chosen) : loss;
 }
 
-LogProbabilities rewards(const LossOptions& options, const LogProbabilities& model,
-                         const LogProbabilities& reference, const Lengths& lengths) {
-  LogProbabilities of = reference.chosen.defined() ? less(model, reference) : model;
-  if (options.loss == "simpo" || options.loss == "orpo") of = means(of, lengths);
-  return {of.chosen * options.beta, of.rejected * options.beta};
+at::Tensor kto_losses(const LossOptions& options, const at::Tensor& r, const at::Tensor& z,
+                      const at::Tensor& wanted) {
+  const at::Tensor weight = wanted * options.desirable_weight + (1 - wanted) * options.undesirable_weight;
+  return weight * at::sigmoid((1 - 2 * wanted) * options.beta * (r - z));
+}
+
+at::Tensor rewards(const LossOptions& options, const at::Tensor& model, const at::Tensor& reference,
+                   const at::Tensor& lengths) {
+  const at::Tensor of = reference.defined() ? model - reference : model;
+  return options.beta * (options.loss == "simpo" || options.loss == "orpo" ? of / lengths : of);
 }
 
 }  // namespace pipeline::tasks::preference

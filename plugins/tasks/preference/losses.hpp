@@ -12,13 +12,16 @@ namespace pipeline::tasks::preference {
 
 struct LossOptions {
   std::string loss = "dpo";
-  double beta = 0.1, label_smoothing = 0, gamma = 1, sft_weight = 0;
+  double beta = 0.1, label_smoothing = 0, gamma = 1, sft_weight = 0, desirable_weight = 1,
+         undesirable_weight = 1;
 
   void describe(Options& o);
   void validate(const ConfigErrors& errors) const;
 
   // Whether the loss compares with a reference model.
-  bool has_reference() const { return loss == "dpo" || loss == "ipo" || loss == "hinge"; }
+  bool has_reference() const { return loss == "dpo" || loss == "ipo" || loss == "hinge" || loss == "kto"; }
+  // Whether each answer is judged by itself.
+  bool is_unpaired() const { return loss == "kto"; }
   double weight_of_sft() const;
 };
 
@@ -45,9 +48,16 @@ using Lengths = LogProbabilities;
 at::Tensor pair_losses(const LossOptions& options, const LogProbabilities& model,
                        const LogProbabilities& reference, const Lengths& lengths);
 
-// beta x what the model gives each answer more than the reference; without a reference, beta x its
-// log-probability, of simpo and orpo the mean.
-LogProbabilities rewards(const LossOptions& options, const LogProbabilities& model,
-                         const LogProbabilities& reference, const Lengths& lengths);
+// KTO's loss of each answer, (answers) float64 (Ethayarajh et al., arXiv 2402.01306): desirable_weight
+// x (1 - sigmoid(beta (r - z))) of one that is wanted, undesirable_weight x (1 - sigmoid(beta (z - r))) of
+// another. r: what the model gives it more than the reference; z, a scalar: the reference point. wanted:
+// (answers) 1 or 0.
+at::Tensor kto_losses(const LossOptions& options, const at::Tensor& r, const at::Tensor& z,
+                      const at::Tensor& wanted);
+
+// beta x what the model gives each answer more than the reference, (answers) as all arguments; without a
+// reference, beta x its log-probability, of simpo and orpo the mean.
+at::Tensor rewards(const LossOptions& options, const at::Tensor& model, const at::Tensor& reference,
+                   const at::Tensor& lengths);
 
 }  // namespace pipeline::tasks::preference

@@ -1,25 +1,20 @@
 #include "plugins/tasks/preference/task.hpp"
 
 #include <algorithm>
-#include <array>
+#include <numeric>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 namespace pipeline::tasks::preference {
 namespace {
 
 constexpr const char* kReference = "reference.";  // what its parameters' names begin with
-
-// Sums over the rows of each answer: of a pair the chosen one's, then the rejected one's.
-LogProbabilities sums(const at::Tensor& of_rows, const at::Tensor& owners, int64_t pairs) {
-  const at::Tensor all = at::zeros({2 * pairs}, of_rows.options().dtype(at::kDouble))
-                             .index_add(0, owners, of_rows.to(at::kDouble))
-                             .view({pairs, 2});
-  return {all.select(1, 0), all.select(1, 1)};
-}
 
 // For each row with a target, the sequence that it is of.
 std::vector<int64_t> owners_of(const language::PackedBatch& batch) {
@@ -32,18 +27,22 @@ std::vector<int64_t> owners_of(const language::PackedBatch& batch) {
   return owners;
 }
 
-struct Figure {
-  const char *name, *help;
-  uint32_t better;
-};
-constexpr std::array kFigures{
-    Figure{"accuracy", "share of pairs whose chosen answer has the higher reward", PL_BETTER_HIGHER},
-    Figure{"margin", "by how much its reward is higher", PL_BETTER_HIGHER},
-    Figure{"reward_chosen", "beta x what the model gives the chosen answer more than the reference",
-           PL_BETTER_HIGHER},
-    Figure{"reward_rejected", "the same of the rejected answer", PL_BETTER_LOWER},
-    Figure{"logp_chosen", "log-probability of the chosen answer", PL_BETTER_HIGHER},
-    Figure{"logp_rejected", "log-probability of the rejected answer", PL_BETTER_LOWER}};
+// Sums over the rows of each answer, (answers) float64.
+at::Tensor sums(const at::Tensor& of_rows, const language::PackedBatch& batch, int64_t answers) {
+  const at::Tensor owners = transformer::to_device(owners_of(batch), of_rows.device());
+  return at::zeros({answers}, of_rows.options().dtype(at::kDouble))
+      .index_add(0, owners, of_rows.to(at::kDouble));
+}
+
+// Of answers that come in pairs: the chosen ones and the rejected ones.
+LogProbabilities in_pairs(const at::Tensor& answers) {
+  if (!answers.defined()) return {};
+  const at::Tensor all = answers.view({-1, 2});
+  return {all.select(1, 0), all.select(1, 1)};
+}
+
+// How many answers a batch has.
+int64_t answers_in(const PreferenceBatch& batch) { return batch.packed.sequences.sequences(); }
 
 }  // namespace
 
@@ -89,8 +88,10 @@ void Preference::open_tokenizer() {
 tokenizer::TrainingTexts Preference::training_texts() const {
   auto texts = conversation::texts_of(
       corpus(), config().data,
-      [this](const sources::SourceFiles& files) { return chosen_source(files, config().data); }, run(),
-      config().tokenizer.vocab_size);
+      [this](const sources::SourceFiles& files) {
+        return chosen_source(files, config().data, is_unpaired());
+      },
+      run(), config().tokenizer.vocab_size);
   if (!texts) config_error("data.train", "is needed to train a tokenizer on");
   return std::move(*texts);
 }
@@ -103,56 +104,136 @@ std::string Preference::asked_sample() const {
   return recipe().asked_sample(asked);
 }
 
-BatchInfo Preference::batch_info(const text::TextBatch& batch) const {
+PreferenceBatch Preference::make_batch(const LoadRequest& request) const {
+  PreferenceBatch batch = TextTask::make_batch(request);
+  if (!is_unpaired() || is_asked()) return batch;
+  // The answer is that of a sample half the data away, which is to another question, whatever the order.
+  const uint64_t size = corpus().size(request.split);
+  std::vector<std::vector<int64_t>> tokens, targets;
+  for (const uint64_t id : request.ids) {
+    const TokenSample own = corpus().sample(request.split, id, request.epoch);
+    batch.wanted.push_back(is_wanted(own) ? 1 : 0);
+    text::Sequence one = crossed(
+        sequences_of(own)[0],
+        sequences_of(corpus().sample(request.split, (id + size / 2) % size, request.epoch))[0], max_tokens());
+    tokens.push_back(std::move(one.tokens));
+    targets.push_back(std::move(one.targets));
+  }
+  batch.crossed = transformer::pack(tokens, targets);
+  return batch;
+}
+
+BatchInfo Preference::batch_info(const PreferenceBatch& batch) const {
   return common::info_of(batch.packed, static_cast<double>(batch.ids.size()), batch.ids.size());
 }
 
-Preference::Scores Preference::scores(const text::TextBatch& batch) {
-  const auto pairs = static_cast<int64_t>(batch.ids.size());
-  const at::Tensor owners = transformer::to_device(owners_of(batch.packed), batch.packed.targets.device());
-  const PreferenceOptions& wanted = config().preference;
-  Scores result;
-  if (wanted.has_reference()) {
-    const at::NoGradGuard no_grad;
-    const ForwardPass pass{.compute = this->pass().compute, .units = this->pass().units};
-    const at::Tensor rows = second_ ? second_->row_losses(batch.packed, pass)
-                                    : model().row_losses(batch.packed, pass, /*without_adapters=*/true);
-    result.reference = sums(-rows, owners, pairs);
-  }
-  const at::Tensor rows = model().row_losses(batch.packed, pass());
-  result.model = sums(-rows, owners, pairs);
-  result.lengths = sums(at::ones_like(rows), owners, pairs);
-  result.losses = pair_losses(wanted, result.model, result.reference, result.lengths);
+at::Tensor Preference::reference_of(const language::PackedBatch& batch, int64_t answers) {
   const at::NoGradGuard no_grad;
-  result.rewards = rewards(wanted, result.model, result.reference, result.lengths);
-  return result;
+  const ForwardPass pass{.compute = this->pass().compute, .units = this->pass().units};
+  const at::Tensor rows =
+      second_ ? second_->row_losses(batch, pass) : model().row_losses(batch, pass, /*without_adapters=*/true);
+  return sums(-rows, batch, answers);
 }
 
-LossSum Preference::train_batch(const text::TextBatch& batch, const TrainArgs& args) {
+at::Tensor Preference::crossed_ratios(const PreferenceBatch& batch) {
+  const at::NoGradGuard no_grad;
+  const int64_t answers = answers_in(batch);
+  const at::Tensor reference = reference_of(batch.crossed, answers),
+                   own = sums(-model().row_losses(batch.crossed, pass()), batch.crossed, answers);
+  return (own - reference).to(at::kFloat).unsqueeze(1);
+}
+
+pl_tensor Preference::make_room(uint64_t rows) {
+  room_ = at::empty({static_cast<int64_t>(rows), is_unpaired() ? 1 : 0},
+                    at::TensorOptions(device()).dtype(at::kFloat));
+  return to_pl(room_);
+}
+
+void Preference::write_outputs(const PreferenceBatch& batch, const OutputsArgs& args) {
+  without_backward(batch, args.seed, [&](const PreferenceBatch& there) {
+    const at::Tensor own = crossed_ratios(there);
+    room_.narrow(0, static_cast<int64_t>(args.first_row), own.size(0)).copy_(own);
+  });
+}
+
+// Over all samples of the step, so that it is the same in any micro-batches. An evaluation has none, and
+// takes 0.
+at::Tensor Preference::reference_point(const PreferenceBatch& batch) {
+  if (!is_training()) return at::zeros({}, at::TensorOptions(device()).dtype(at::kDouble));
+  return (is_whole_step_ ? crossed_ratios(batch) : room_).to(at::kDouble).mean().clamp_min(0);
+}
+
+Preference::Scores Preference::scores(const PreferenceBatch& batch) {
+  const int64_t answers = answers_in(batch);
+  const PreferenceOptions& wanted = config().preference;
+  Scores found;
+  if (wanted.has_reference()) found.reference = reference_of(batch.packed, answers);
+  const at::Tensor point = is_unpaired() ? reference_point(batch) : at::Tensor();
+  const at::Tensor rows = model().row_losses(batch.packed, pass());
+  found.model = sums(-rows, batch.packed, answers);
+  found.lengths = sums(at::ones_like(rows), batch.packed, answers);
+  found.losses =
+      is_unpaired()
+          ? kto_losses(wanted, found.model - found.reference, point,
+                       transformer::to_device(at::tensor(batch.wanted, at::kDouble), device()))
+          : pair_losses(wanted, in_pairs(found.model), in_pairs(found.reference), in_pairs(found.lengths));
+  const at::NoGradGuard no_grad;
+  found.rewards = rewards(wanted, found.model, found.reference, found.lengths);
+  return found;
+}
+
+std::vector<Preference::Figure> Preference::figures(const PreferenceBatch& batch, const Scores& found) const {
+  const at::NoGradGuard no_grad;
+  if (!is_unpaired()) {
+    const LogProbabilities reward = in_pairs(found.rewards), logp = in_pairs(found.model.detach());
+    const at::Tensor margin = reward.chosen - reward.rejected;
+    const auto weight = static_cast<double>(batch.ids.size());
+    return {{"accuracy", margin.gt(0).to(at::kDouble).sum(), weight},
+            {"margin", margin.sum(), weight},
+            {"reward_chosen", reward.chosen.sum(), weight},
+            {"reward_rejected", reward.rejected.sum(), weight},
+            {"logp_chosen", logp.chosen.sum(), weight},
+            {"logp_rejected", logp.rejected.sum(), weight}};
+  }
+  const auto answers = static_cast<double>(batch.wanted.size());
+  const double chosen = std::accumulate(batch.wanted.begin(), batch.wanted.end(), 0.0);
+  const at::Tensor wanted = transformer::to_device(at::tensor(batch.wanted, at::kDouble), device());
+  std::vector<Figure> all{{"accuracy", found.rewards.gt(0).eq(wanted.gt(0)).to(at::kDouble).sum(), answers}};
+  for (const auto& [which, of, weight] :
+       {std::tuple("chosen", wanted, chosen), {"rejected", 1 - wanted, answers - chosen}}) {
+    if (weight == 0) continue;
+    const bool is_chosen = std::string_view(which) == "chosen";
+    all.push_back({is_chosen ? "reward_chosen" : "reward_rejected", (found.rewards * of).sum(), weight});
+    all.push_back({is_chosen ? "logp_chosen" : "logp_rejected", (found.model.detach() * of).sum(), weight});
+  }
+  return all;
+}
+
+LossSum Preference::train_batch(const PreferenceBatch& batch, const TrainArgs& args) {
   is_first_step_ = args.step == 0;
+  is_whole_step_ = args.outputs == nullptr;
   return TextTask::train_batch(batch, args);
 }
 
 // LoRA adds nothing at first, unless it comes from another run. Then the model without it is not what this
 // one begins with.
-void Preference::require_start_is_reference(const Scores& found) const {
+void Preference::warn_of_other_start(const Scores& found) const {
   const language::LanguageOptions& model = config().language;
-  if (!is_first_step_ || second_ || !found.reference.chosen.defined() || model.residual_dropout > 0 ||
+  if (!is_first_step_ || second_ || !found.reference.defined() || model.residual_dropout > 0 ||
       model.attention_dropout > 0 || model.embedding_dropout > 0)
     return;
-  const at::Tensor apart =
-      (found.model.chosen - found.reference.chosen).abs() / (1 + found.reference.chosen.abs());
+  const at::Tensor apart = (found.model - found.reference).abs() / (1 + found.reference.abs());
   if (constexpr double kRounding = 1e-3; apart.max().item<double>() > kRounding)
-    config_error(
-        "preference.reference",
-        "is needed: the weights that training begins with have a LoRA that has learnt already, so the model "
-        "without it is no reference: `pipeline export` that run with task.language.lora.merge = true, and "
-        "begin "
-        "with the folder");
+    context().warn(
+        "the reference is not what training begins with: the weights have a LoRA that has learnt already, "
+        "and the "
+        "reference is the model without it. To compare with the start, `pipeline export` that run with "
+        "task.language.lora.merge = true, and begin with the folder; or name it as "
+        "task.preference.reference");
 }
 
 // The mean loss of each source's pairs.
-void Preference::tell_sources(const text::TextBatch& batch, const at::Tensor& losses) const {
+void Preference::tell_sources(const PreferenceBatch& batch, const at::Tensor& losses) const {
   if (batch.sources.empty()) return;
   const std::vector<std::string> names = source_names();
   std::vector<std::vector<int64_t>> pairs(names.size());
@@ -167,78 +248,74 @@ void Preference::tell_sources(const text::TextBatch& batch, const at::Tensor& lo
   }
 }
 
-LossSum Preference::loss(const text::TextBatch& batch) {
+LossSum Preference::loss(const PreferenceBatch& batch) {
   const Scores found = scores(batch);
   const at::Tensor sum = found.losses.sum();
   const at::NoGradGuard no_grad;
-  require_start_is_reference(found);
-  const auto weight = static_cast<double>(batch.ids.size());
-  const auto tell = [&](const char* name, const at::Tensor& values) {
-    context().metric(name, to_pl(values.sum()), weight);
-  };
-  const at::Tensor margin = found.rewards.chosen - found.rewards.rejected;
-  tell("accuracy", margin.gt(0).to(at::kDouble));
-  tell("margin", margin);
-  tell("reward_chosen", found.rewards.chosen);
-  tell("reward_rejected", found.rewards.rejected);
-  tell("logp_chosen", found.model.chosen.detach());
-  tell("logp_rejected", found.model.rejected.detach());
+  warn_of_other_start(found);
+  for (const auto& [name, of, weight] : figures(batch, found)) context().metric(name, to_pl(of), weight);
   tell_sources(batch, found.losses.detach());
   return LossSum(sum);
 }
 
 // A reference takes one pass forward.
-double Preference::flops(const text::TextBatch& batch) {
+double Preference::flops(const PreferenceBatch& batch) {
   return TextTask::flops(batch) * (config().preference.has_reference() ? 4.0 / 3 : 1);
 }
 
 std::vector<Metric> Preference::metrics() {
-  std::vector<Metric> all{{.name = "loss", .help = "mean loss of the pairs"}};
-  for (const Figure& figure : kFigures)
-    all.push_back({.name = figure.name, .help = figure.help, .better = figure.better});
+  std::vector<Metric> all{
+      {.name = "loss", .help = "mean loss"},
+      {.name = "accuracy",
+       .help = is_unpaired()
+                   ? "share of answers whose reward is above 0 where they are wanted, and not otherwise"
+                   : "share of pairs whose chosen answer has the higher reward",
+       .better = PL_BETTER_HIGHER}};
+  if (!is_unpaired())
+    all.push_back({.name = "margin", .help = "by how much its reward is higher", .better = PL_BETTER_HIGHER});
+  all.push_back(
+      {.name = "reward_chosen", .help = "mean reward of the chosen answers", .better = PL_BETTER_HIGHER});
+  all.push_back({.name = "reward_rejected", .help = "that of the rejected answers"});
+  all.push_back({.name = "logp_chosen",
+                 .help = "mean log-probability of the chosen answers",
+                 .better = PL_BETTER_HIGHER});
+  all.push_back({.name = "logp_rejected", .help = "that of the rejected answers"});
   return all;
 }
 
-void Preference::evaluate(const text::TextBatch& batch, EvaluationSink& sink) {
+void Preference::evaluate(const PreferenceBatch& batch, EvaluationSink& sink) {
   const Scores found = scores(batch);
-  const auto weight = static_cast<double>(batch.ids.size());
-  const at::Tensor margin = found.rewards.chosen - found.rewards.rejected;
-  sink.value("loss", found.losses.sum().item<double>(), weight);
-  const std::array<at::Tensor, kFigures.size()> values{margin.gt(0).to(at::kDouble), margin,
-                                                       found.rewards.chosen,         found.rewards.rejected,
-                                                       found.model.chosen,           found.model.rejected};
-  for (size_t i = 0; i < values.size(); ++i)
-    sink.value(kFigures[i].name, values[i].sum().item<double>(), weight);
+  sink.value("loss", found.losses.sum().item<double>(), static_cast<double>(batch.ids.size()));
+  for (const auto& [name, of, weight] : figures(batch, found)) sink.value(name, of.item<double>(), weight);
   evaluate_answers(batch, sink);
 }
 
 std::vector<std::string> Preference::prediction_columns() {
   if (is_asked()) return {"question", "answer"};
+  if (is_unpaired()) return {"question", "answer", "wanted", "logp", "reward"};
   return {"question",      "chosen",        "rejected",       "logp_chosen",
           "logp_rejected", "reward_chosen", "reward_rejected"};
 }
 
-std::vector<std::string> Preference::row(const Answered& one) const {
-  return {one.question.text, one.answer};
-}
-
-void Preference::predict(const text::TextBatch& batch, const PredictionSink& sink) {
+void Preference::predict(const PreferenceBatch& batch, const PredictionSink& sink) {
   if (is_asked()) return TextTask::predict(batch, sink);
   const Scores found = scores(batch);
-  std::array<at::Tensor, 4> columns{found.model.chosen, found.model.rejected, found.rewards.chosen,
-                                    found.rewards.rejected};
-  for (at::Tensor& column : columns) column = column.cpu().contiguous();
+  const at::Tensor logp = found.model.cpu(), reward = found.rewards.cpu();
+  const size_t each = is_unpaired() ? 1 : 2;  // answers
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     const TokenSample sample = corpus().sample(batch.split, batch.ids[i]);
-    std::vector<std::string> row{question(sample).text, chosen_of(sample).turns.back().text,
-                                 rejected_of(sample).turns.back().text};
-    for (const at::Tensor& column : columns) row.push_back(concat(column.const_data_ptr<double>()[i]));
+    std::vector<std::string> row{
+        question(sample).text, conversation_of(sample).turns.back().text,
+        is_unpaired() ? concat(is_wanted(sample)) : rejected_of(sample).turns.back().text};
+    for (const at::Tensor& values : {logp, reward})
+      for (size_t of = 0; of < each; ++of)
+        row.push_back(concat(values.const_data_ptr<double>()[each * i + of]));
     sink.row(batch.ids[i], row);
   }
 }
 
 text::Question Preference::question(const TokenSample& sample) const {
-  const Conversation conversation = chosen_of(sample);
+  const Conversation conversation = conversation_of(sample);
   const size_t turn = conversation::answered_turn(conversation);
   text::Question question{
       .name = conversation.id,
@@ -257,7 +334,7 @@ text::Question Preference::question(const TokenSample& sample) const {
 
 }  // namespace pipeline::tasks::preference
 
-PIPELINE_TASK(
-    pipeline::tasks::preference::Preference, "preference", "1.0.0",
-    "A language model learns which of two answers is preferred: DPO, IPO, CPO, SimPO, ORPO. Weight decay: "
-    "matrices and embeddings; not biases and norms")
+PIPELINE_TASK(pipeline::tasks::preference::Preference, "preference", "1.0.0",
+              "A language model learns which of two answers is preferred: DPO, IPO, KTO, CPO, SimPO, ORPO. "
+              "Weight decay: "
+              "matrices and embeddings; not biases and norms")

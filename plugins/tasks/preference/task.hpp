@@ -15,22 +15,38 @@ namespace pipeline::tasks::preference {
 
 using text::Answered;
 
-class Preference : public text::TextTask<PreferenceConfig> {
+struct PreferenceBatch : text::TextBatch {
+  // KTO's: whether each answer is wanted, and its question with another sample's answer.
+  std::vector<double> wanted;
+  language::PackedBatch crossed;
+
+  template <class V>
+  void tensors(V&& visit) {
+    TextBatch::tensors(visit);
+    if (!wanted.empty()) crossed.tensors(visit);
+  }
+};
+
+class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
  public:
   using TextTask::TextTask;
+  static constexpr bool kHasGlobalLoss = true;  // KTO's reference point
 
   std::shared_ptr<language::LanguageModel> build_model() override;
   void import_model(const std::filesystem::path& folder) override;
 
-  BatchInfo batch_info(const text::TextBatch& batch) const override;
-  LossSum train_batch(const text::TextBatch& batch, const TrainArgs& args) override;
-  LossSum loss(const text::TextBatch& batch) override;
-  double flops(const text::TextBatch& batch) override;
+  PreferenceBatch make_batch(const LoadRequest& request) const override;
+  BatchInfo batch_info(const PreferenceBatch& batch) const override;
+  pl_tensor make_room(uint64_t rows) override;
+  void write_outputs(const PreferenceBatch& batch, const OutputsArgs& args) override;
+  LossSum train_batch(const PreferenceBatch& batch, const TrainArgs& args) override;
+  LossSum loss(const PreferenceBatch& batch) override;
+  double flops(const PreferenceBatch& batch) override;
 
   std::vector<Metric> metrics() override;
-  void evaluate(const text::TextBatch& batch, EvaluationSink& sink) override;
+  void evaluate(const PreferenceBatch& batch, EvaluationSink& sink) override;
   std::vector<std::string> prediction_columns() override;
-  void predict(const text::TextBatch& batch, const PredictionSink& sink) override;
+  void predict(const PreferenceBatch& batch, const PredictionSink& sink) override;
 
  protected:
   tokenizer::TrainingTexts training_texts() const override;
@@ -41,10 +57,10 @@ class Preference : public text::TextTask<PreferenceConfig> {
   std::string asked_sample() const override;
   void open_tokenizer() override;
   int64_t open_rules() override { return format_->end_token(); }
-  const char* noun() const override { return "pairs"; }
+  const char* noun() const override { return is_unpaired() ? "judged answers" : "pairs"; }
   bool logs_data() const override { return run().purpose == PL_PURPOSE_TRAIN; }
 
-  std::string name_of(const TokenSample& sample) const override { return chosen_of(sample).id; }
+  std::string name_of(const TokenSample& sample) const override { return conversation_of(sample).id; }
   std::vector<text::Sequence> sequences(const TokenSample& sample) const override {
     return sequences_of(sample);
   }
@@ -59,29 +75,42 @@ class Preference : public text::TextTask<PreferenceConfig> {
   const char* written_noun() const override { return "answer"; }
   void score(const Answered& /*one*/, EvaluationSink& /*sink*/) const override {}
   size_t longest_line() const override { return 240; }
-  std::vector<std::string> row(const Answered& one) const override;
+  std::vector<std::string> row(const Answered& one) const override { return {one.question.text, one.answer}; }
 
  private:
-  // What both models make of the pairs of a batch.
+  // What both models make of the answers of a batch, float64 each.
   struct Scores {
-    LogProbabilities model, reference;  // the latter undefined where there is none
-    Lengths lengths;
-    at::Tensor losses;
-    LogProbabilities rewards;
+    at::Tensor model, reference, lengths;  // (answers); the reference undefined where there is none
+    at::Tensor rewards;                    // (answers)
+    at::Tensor losses;                     // (samples)
   };
-  Scores scores(const text::TextBatch& batch);
-  void require_start_is_reference(const Scores& found) const;
-  void tell_sources(const text::TextBatch& batch, const at::Tensor& losses) const;
+  struct Figure {
+    const char* name;
+    at::Tensor sum;
+    double weight;
+  };
+  Scores scores(const PreferenceBatch& batch);
+  std::vector<Figure> figures(const PreferenceBatch& batch, const Scores& found) const;
+  // Log-probabilities of the answers by the reference model.
+  at::Tensor reference_of(const language::PackedBatch& batch, int64_t answers);
+  // What the model gives each answer to another question more than the reference: (samples, 1) float32.
+  at::Tensor crossed_ratios(const PreferenceBatch& batch);
+  at::Tensor reference_point(const PreferenceBatch& batch);
+  void warn_of_other_start(const Scores& found) const;
+  void tell_sources(const PreferenceBatch& batch, const at::Tensor& losses) const;
+  bool is_unpaired() const { return config().preference.is_unpaired(); }
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && !config().ask.prompt.empty(); }
   Recipe recipe() const {
     return {.data = config().data,
             .format = *format_,
             .tokenizer = tokenizer().shared(),
-            .max_tokens = config().chat.max_tokens};
+            .max_tokens = config().chat.max_tokens,
+            .is_unpaired = is_unpaired()};
   }
 
+  bool is_first_step_ = false, is_whole_step_ = true;
+  at::Tensor room_;  // crossed_ratios() of all samples of a step
   std::unique_ptr<const conversation::ChatFormat> format_;
-  bool is_first_step_ = false;
   std::unique_ptr<language::LanguageModel> second_;  // the reference model, if it is one by itself; frozen
 };
 

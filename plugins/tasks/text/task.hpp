@@ -31,11 +31,11 @@ struct TextBatch {
   }
 };
 
-// Beside what LanguageTask wants, ConfigT has the groups `data`, sources::SplitOptions, `generate`,
-// generation::DecodingOptions, and `ask` with `prompt`.
-template <class ConfigT>
-class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
-  using Base = common::LanguageTask<ConfigT, TextBatch>;
+// BatchT: a TextBatch, or made of one. Beside what LanguageTask wants, ConfigT has the groups `data`,
+// sources::SplitOptions, `generate`, generation::DecodingOptions, and `ask` with `prompt`.
+template <class ConfigT, class BatchT = TextBatch>
+class TextTask : public common::LanguageTask<ConfigT, BatchT> {
+  using Base = common::LanguageTask<ConfigT, BatchT>;
 
  public:
   using Base::Base;
@@ -59,7 +59,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   }
   std::string data_fingerprint() override { return corpus_->fingerprint(); }
 
-  TextBatch make_batch(const LoadRequest& request) const override {
+  BatchT make_batch(const LoadRequest& request) const override {
     std::vector<std::vector<int64_t>> tokens, targets;
     std::vector<int64_t> ends;
     int64_t rows = 0;
@@ -71,11 +71,11 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
       }
       ends.push_back(rows);
     }
-    TextBatch batch{.packed = transformer::pack(tokens, targets),
-                    .ids = {request.ids.begin(), request.ids.end()},
-                    .split = request.split,
-                    .sources = {},
-                    .ends = std::move(ends)};
+    BatchT batch;
+    batch.packed = transformer::pack(tokens, targets);
+    batch.ids.assign(request.ids.begin(), request.ids.end());
+    batch.split = request.split;
+    batch.ends = std::move(ends);
     if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
     batch.packed.full_length = max_tokens();
     require_ids(batch.packed.tokens, this->tokenizer()->vocab_size(), "token");
@@ -83,12 +83,12 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
     return batch;
   }
 
-  void evaluate(const TextBatch& batch, EvaluationSink& sink) override {
+  void evaluate(const BatchT& batch, EvaluationSink& sink) override {
     Base::evaluate(batch, sink);
     evaluate_answers(batch, sink);
   }
   // What the model writes.
-  void evaluate_answers(const TextBatch& batch, EvaluationSink& sink) {
+  void evaluate_answers(const BatchT& batch, EvaluationSink& sink) {
     std::vector<uint64_t> ids;
     for (size_t i = 0; i < batch.ids.size(); ++i)
       if ((is_scored(sink.purpose(), batch.ids[i]) || i < sink.samples_left()) &&
@@ -100,7 +100,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
       if (is_scored(sink.purpose(), one.id)) score(one, sink);
     }
   }
-  void predict(const TextBatch& batch, const PredictionSink& sink) override {
+  void predict(const BatchT& batch, const PredictionSink& sink) override {
     for (const Answered& one : answer(batch.split, Purpose::kPredict, batch.ids)) {
       sink.row(one.id, row(one));
       if (!this->config().ask.prompt.empty()) this->context().info(one.answer);
