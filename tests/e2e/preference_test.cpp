@@ -77,6 +77,9 @@ TEST_F(Preference, LearnsWhatIsPreferred) {
   EXPECT_GT(figures.at("accuracy").get<double>(), 0.9);
   EXPECT_NEAR(figures.at("margin").get<double>(),
               figures.at("reward_chosen").get<double>() - figures.at("reward_rejected").get<double>(), 1e-6);
+  EXPECT_LE(figures.at("accuracy_low").get<double>(), figures.at("accuracy").get<double>());
+  EXPECT_LT(figures.at("margin_low").get<double>(), figures.at("margin").get<double>());
+  EXPECT_GT(figures.at("margin_high").get<double>(), figures.at("margin").get<double>());
   // What is exported is the model alone, which other tasks take.
   call("export", {"--output", "exported", "train.max_steps=40", "evaluate.every=20"}).ended(0);
   EXPECT_EQ(read_text(path("exported/config.json")), read_text(path("base/config.json")));

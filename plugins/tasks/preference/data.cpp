@@ -55,12 +55,14 @@ Conversation with_answer(const json& record, const DataOptions& data, const std:
 std::optional<Conversation> judged(const json& record, const DataOptions& data) {
   const json* const label = messages::find(record, data.label_column);
   if (label == nullptr || messages::find(record, data.completion_column) == nullptr) return std::nullopt;
-  const bool is_yes = *label == true || *label == 1;
-  if (!is_yes && *label != false && *label != 0)
+  const double value = label->is_number()    ? label->get<double>()
+                       : label->is_boolean() ? static_cast<double>(label->get<bool>())
+                                             : -1;
+  if (value != 0 && value != 1)
     throw messages::DataError("\"" + data.label_column + "\" is " + messages::kind_of(*label) +
                               ", must be true or false, 1 or 0");
   Conversation answered = with_answer(record, data, data.completion_column);
-  answered.other = is_yes ? "1" : "0";
+  answered.other = value == 1 ? "1" : "0";
   return answered;
 }
 

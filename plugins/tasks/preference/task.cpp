@@ -1,15 +1,17 @@
 #include "plugins/tasks/preference/task.hpp"
 
 #include <algorithm>
-#include <numeric>
-#include <string_view>
-#include <tuple>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 
 namespace pipeline::tasks::preference {
 namespace {
@@ -184,29 +186,26 @@ Preference::Scores Preference::scores(const PreferenceBatch& batch) {
 
 std::vector<Preference::Figure> Preference::figures(const PreferenceBatch& batch, const Scores& found) const {
   const at::NoGradGuard no_grad;
+  const std::vector<double> all(batch.ids.size(), 1);
   if (!is_unpaired()) {
     const LogProbabilities reward = in_pairs(found.rewards), logp = in_pairs(found.model.detach());
     const at::Tensor margin = reward.chosen - reward.rejected;
-    const auto weight = static_cast<double>(batch.ids.size());
-    return {{"accuracy", margin.gt(0).to(at::kDouble).sum(), weight},
-            {"margin", margin.sum(), weight},
-            {"reward_chosen", reward.chosen.sum(), weight},
-            {"reward_rejected", reward.rejected.sum(), weight},
-            {"logp_chosen", logp.chosen.sum(), weight},
-            {"logp_rejected", logp.rejected.sum(), weight}};
+    return {{"accuracy", margin.gt(0).to(at::kDouble), all},
+            {"margin", margin, all},
+            {"reward_chosen", reward.chosen, all},
+            {"reward_rejected", reward.rejected, all},
+            {"logp_chosen", logp.chosen, all},
+            {"logp_rejected", logp.rejected, all}};
   }
-  const auto answers = static_cast<double>(batch.wanted.size());
-  const double chosen = std::accumulate(batch.wanted.begin(), batch.wanted.end(), 0.0);
-  const at::Tensor wanted = transformer::to_device(at::tensor(batch.wanted, at::kDouble), device());
-  std::vector<Figure> all{{"accuracy", found.rewards.gt(0).eq(wanted.gt(0)).to(at::kDouble).sum(), answers}};
-  for (const auto& [which, of, weight] :
-       {std::tuple("chosen", wanted, chosen), {"rejected", 1 - wanted, answers - chosen}}) {
-    if (weight == 0) continue;
-    const bool is_chosen = std::string_view(which) == "chosen";
-    all.push_back({is_chosen ? "reward_chosen" : "reward_rejected", (found.rewards * of).sum(), weight});
-    all.push_back({is_chosen ? "logp_chosen" : "logp_rejected", (found.model.detach() * of).sum(), weight});
-  }
-  return all;
+  std::vector<double> unwanted;
+  for (const double wanted : batch.wanted) unwanted.push_back(1 - wanted);
+  const at::Tensor yes = transformer::to_device(at::tensor(batch.wanted, at::kDouble), device()),
+                   no = 1 - yes, logp = found.model.detach();
+  return {{"accuracy", found.rewards.gt(0).eq(yes.gt(0)).to(at::kDouble), all},
+          {"reward_chosen", found.rewards * yes, batch.wanted},
+          {"reward_rejected", found.rewards * no, unwanted},
+          {"logp_chosen", logp * yes, batch.wanted},
+          {"logp_rejected", logp * no, unwanted}};
 }
 
 LossSum Preference::train_batch(const PreferenceBatch& batch, const TrainArgs& args) {
@@ -253,7 +252,8 @@ LossSum Preference::loss(const PreferenceBatch& batch) {
   const at::Tensor sum = found.losses.sum();
   const at::NoGradGuard no_grad;
   warn_of_other_start(found);
-  for (const auto& [name, of, weight] : figures(batch, found)) context().metric(name, to_pl(of), weight);
+  for (const Figure& one : figures(batch, found))
+    if (one.weight() > 0) context().metric(one.name, to_pl(one.values.sum()), one.weight());
   tell_sources(batch, found.losses.detach());
   return LossSum(sum);
 }
@@ -286,8 +286,35 @@ std::vector<Metric> Preference::metrics() {
 void Preference::evaluate(const PreferenceBatch& batch, EvaluationSink& sink) {
   const Scores found = scores(batch);
   sink.value("loss", found.losses.sum().item<double>(), static_cast<double>(batch.ids.size()));
-  for (const auto& [name, of, weight] : figures(batch, found)) sink.value(name, of.item<double>(), weight);
+  std::vector<std::string> groups;  // answers to the same question are alike
+  if (sink.purpose() == Purpose::kEvaluate)
+    for (const uint64_t id : batch.ids)
+      groups.push_back(
+          files::hash128(conversation::first_question(conversation_of(corpus().sample(batch.split, id))))
+              .hex());
+  for (const Figure& one : figures(batch, found)) {
+    const at::Tensor values = one.values.cpu().contiguous();
+    if (one.weight() > 0) sink.value(one.name, values.sum().item<double>(), one.weight());
+    for (size_t i = 0; i < groups.size(); ++i)
+      if (one.weights[i] > 0)
+        sink.value_of(groups[i], one.name, values.const_data_ptr<double>()[i], one.weights[i]);
+  }
   evaluate_answers(batch, sink);
+}
+
+// 95% intervals over the questions.
+void Preference::report(const Report& report, const ReportSink& sink) {
+  std::map<std::string, std::vector<intervals::ClusterSum>> parts;
+  for (const EvaluationValue& value : report.values)
+    if (!value.group.empty()) parts[std::string(value.name)].push_back({value.sum, value.weight});
+  for (const auto& [name, of] : parts) {
+    auto interval = intervals::interval_of_mean(of);
+    if (!interval) continue;
+    if (name == "accuracy") interval = {std::max(interval->low, 0.0), std::min(interval->high, 1.0)};
+    const uint32_t better = name.ends_with("_rejected") ? PL_BETTER_LOWER : PL_BETTER_HIGHER;
+    sink.figure(name + "_low", interval->low, better);
+    sink.figure(name + "_high", interval->high, better);
+  }
 }
 
 std::vector<std::string> Preference::prediction_columns() {

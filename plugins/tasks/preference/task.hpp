@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
 
   std::vector<Metric> metrics() override;
   void evaluate(const PreferenceBatch& batch, EvaluationSink& sink) override;
+  void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override;
   void predict(const PreferenceBatch& batch, const PredictionSink& sink) override;
 
@@ -84,10 +86,13 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
     at::Tensor rewards;                    // (answers)
     at::Tensor losses;                     // (samples)
   };
+  // Of each sample, float64; 0 where the weight is.
   struct Figure {
     const char* name;
-    at::Tensor sum;
-    double weight;
+    at::Tensor values;
+    std::vector<double> weights;
+
+    double weight() const { return std::accumulate(weights.begin(), weights.end(), 0.0); }
   };
   Scores scores(const PreferenceBatch& batch);
   std::vector<Figure> figures(const PreferenceBatch& batch, const Scores& found) const;
