@@ -118,9 +118,10 @@ TEST(CheckPlugin, NoticesOutputsThatAreNotThoseOfTraining) {
   const std::string outputs = "outputs for the loss of a step are those of its training";
   EXPECT_THAT(check_zoo("outputs_right").text, HasSubstr("  ok   " + outputs + "\n"));
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  skip " + outputs));
-  EXPECT_THAT(failure(check_zoo("outputs_nowhere"), outputs),
-              HasSubstr("gave (2, 0) of float32 on device 1:0 as room for the outputs of 2 samples: expected "
-                        "(2, K), K > 0"));
+  EXPECT_THAT(
+      failure(check_zoo("outputs_nowhere"), outputs),
+      HasSubstr("gave (2, -1) of float32 on device 1:0 as room for the outputs of 2 samples: expected "
+                "(2, K), K > 0"));
   EXPECT_EQ(failure(check_zoo("outputs_new"), outputs),
             "the same batch and seed gave other outputs the second time");
   EXPECT_THAT(

@@ -123,7 +123,13 @@ TEST_F(Preference, AReferenceThatIsNotWhereTrainingBeginsIsNamed) {
               HasSubstr("the reference is not what training begins with"));
   EXPECT_THAT(call("run", {"train.init_from=first"}).ended(2).err,
               HasSubstr("task.preference.reference: is needed, the folder of the reference model"));
+  EXPECT_THAT(call("run", {"train.init_from=first", "task.preference.reference=gone"}).ended(2).err,
+              HasSubstr("task.preference.reference=gone: there is no folder gone"));
+  call("run", {"train.init_from=first", "task.preference.reference=base", "train.max_steps=6"}).ended(0);
+  // The run has the reference's values.
+  std::filesystem::rename(path("base"), path("moved"));
   call("run", {"train.init_from=first", "task.preference.reference=base"}).ended(0);
+  std::filesystem::rename(path("moved"), path("base"));
   EXPECT_THAT(
       call("check", {kLora, "run.dir=new", "task.language.lora.modules_to_save=lm_head"}).ended(2).err,
       HasSubstr("task.language.lora.modules_to_save"));

@@ -1,6 +1,7 @@
 #include "plugins/tasks/preference/task.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
@@ -63,17 +64,22 @@ std::shared_ptr<language::LanguageModel> Preference::build_model() {
                                .prefix = kReference,
                                .first_unit = static_cast<uint32_t>(model->layer_count() + 1)});
   registry.set_rule(nullptr);
-  const auto refuse = [this](at::Tensor& /*out*/, uint64_t /*seed*/) {
+  // A run that goes on has the values, and does not need the folder.
+  const std::filesystem::path& folder = config().preference.reference;
+  std::error_code ignored;
+  if (!folder.empty() && std::filesystem::is_directory(folder, ignored)) {
+    language::import_model(folder.string(), *second_);
+    return model;
+  }
+  const auto refuse = [this, folder](at::Tensor& /*out*/, uint64_t /*seed*/) {
+    if (!folder.empty()) config_error("preference.reference", concat("there is no folder ", folder.string()));
     config_error(
         "preference.reference",
-        concat(
-            "is needed, the folder of the reference model: loss \"", config().preference.loss,
-            "\" compares with it, and train.init_from names no folder of Hugging Face's; `pipeline export` "
-            "makes one of a run; or train LoRA, whose reference is the model without it"));
+        concat("is needed, the folder of the reference model: loss \"", config().preference.loss,
+               "\" compares with it, and train.init_from names no folder of Hugging Face's; `pipeline "
+               "export` makes one of a run; or train LoRA, whose reference is the model without it"));
   };
   for (size_t i = first; i < registry.size(); ++i) registry.start_from(i, refuse);
-  if (const std::string folder = config().preference.reference.string(); !folder.empty())
-    language::import_model(folder, *second_);
   return model;
 }
 
@@ -225,9 +231,8 @@ void Preference::warn_of_other_start(const Scores& found) const {
   if (constexpr double kRounding = 1e-3; apart.max().item<double>() > kRounding)
     context().warn(
         "the reference is not what training begins with: the weights have a LoRA that has learnt already, "
-        "and the "
-        "reference is the model without it. To compare with the start, `pipeline export` that run with "
-        "task.language.lora.merge = true, and begin with the folder; or name it as "
+        "and the reference is the model without it. To compare with the start, `pipeline export` that run "
+        "with task.language.lora.merge = true, and begin with the folder; or name it as "
         "task.preference.reference");
 }
 
@@ -258,9 +263,9 @@ LossSum Preference::loss(const PreferenceBatch& batch) {
   return LossSum(sum);
 }
 
-// A reference takes one pass forward.
+// A reference takes one pass forward, and KTO's point one of both models.
 double Preference::flops(const PreferenceBatch& batch) {
-  return TextTask::flops(batch) * (config().preference.has_reference() ? 4.0 / 3 : 1);
+  return TextTask::flops(batch) * (is_unpaired() ? 2 : config().preference.has_reference() ? 4.0 / 3 : 1);
 }
 
 std::vector<Metric> Preference::metrics() {
