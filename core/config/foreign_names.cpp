@@ -161,6 +161,11 @@ constexpr Names kKeys[] = {
      "task.language.lora.targets, and so of task.esm2 and task.esmc"},
     {"lora_modules_to_save additional_target embedding_lora",
      "task.language.lora.modules_to_save: an embedding or a head is trained as a whole"},
+    {"loss_type pref_loss", "task.preference.loss, where \"dpo\" is what others call \"sigmoid\""},
+    {"ref_model model_ref ref_model_path", "task.preference.reference: with LoRA there is no need of one"},
+    {"rpo_alpha cpo_alpha pref_ftx", "task.preference.sft_weight"},
+    {"simpo_gamma gamma_beta_ratio", "task.preference.gamma"},
+    {"pref_beta", "task.preference.beta"},
     {"report_to log_with",
      "observe.wandb = true or observe.tensorboard = true; metrics.jsonl is always written"},
 
@@ -261,6 +266,10 @@ constexpr Names kAbsent[] = {
     {"load_in_4bit load_in_8bit quantization_config quantization_bit bnb_4bit_quant_type "
      "bnb_4bit_compute_dtype bnb_4bit_use_double_quant qlora",
      "write train.frozen_precision = \"nf4\" (4 bits) or \"int8\" for a frozen model under lora.rank"},
+    {"precompute_ref_log_probs reference_free sync_ref_model",
+     "the reference is computed in each step, and with LoRA takes no memory: losses without one are cpo, "
+     "simpo "
+     "and orpo"},
     {"neftune_noise_alpha neftune_alpha noisy_embedding_alpha",
      "no noise is added to embeddings: against learning by heart there are dropout, optimizer.weight_decay "
      "and evaluate.patience"},
