@@ -268,8 +268,7 @@ constexpr Names kAbsent[] = {
      "write train.frozen_precision = \"nf4\" (4 bits) or \"int8\" for a frozen model under lora.rank"},
     {"precompute_ref_log_probs reference_free sync_ref_model",
      "the reference is computed in each step, and with LoRA takes no memory: losses without one are cpo, "
-     "simpo "
-     "and orpo"},
+     "simpo and orpo"},
     {"neftune_noise_alpha neftune_alpha noisy_embedding_alpha",
      "no noise is added to embeddings: against learning by heart there are dropout, optimizer.weight_decay "
      "and evaluate.patience"},

@@ -20,13 +20,11 @@ constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
 void PictureTextOptions::describe_files(Options& o, const Help& help) {
   o("train", train, help.train);
   o.group("source", source);
-  o("val", val, "the same, to evaluate during training; empty: none");
-  o("validation_share", validation_share,
-    "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
-    "pictures' names, so that samples that share a picture stay together")
-      .min(0)
-      .max(0.9);
-  o("test", test, help.test).may_change();
+  describe_others(
+      o,
+      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
+      "pictures' names, so that samples that share a picture stay together",
+      help.test);
   o("images", images,
     "folder of the pictures that the files name, and of .tar archives with such; empty: each file's own "
     "folder")

@@ -76,6 +76,14 @@ struct SplitOptions {
     files::SplitPart part;
     const char* key;  // of the option that names them
   };
+  // The options behind `train` and its sources, which each task describes in its own words.
+  void describe_others(Options& o, const char* share_help, const char* test_help,
+                       const char* val_help = "the same, to evaluate during training; empty: none") {
+    o("val", val, val_help);
+    o("validation_share", validation_share, share_help).min(0).max(0.9);
+    o("test", test, test_help).may_change();
+  }
+
   // What validation data is held out of, for people.
   std::string named_for_training() const {
     std::string all = train.string();

@@ -27,13 +27,11 @@ struct DataOptions : sources::SplitOptions {
       "Parquet, CSV and TSV with columns such as prompt and completion, instruction, input and output, or "
       "text; a file, a folder, or a pattern such as data/train-*.parquet");
     o.group("source", source);
-    o("val", val, "the same, to evaluate during training; empty: none");
-    o("validation_share", validation_share,
-      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
-      "questions, so that equal ones stay together")
-        .min(0)
-        .max(0.9);
-    o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
+    describe_others(o,
+                    "in place of val: this share of train is evaluated and not learnt from; chosen by a hash "
+                    "of the first "
+                    "questions, so that equal ones stay together",
+                    "the same, to evaluate or predict at the end; empty: none");
     o("question_column", question_column, "column of the question, if it has another name than those");
     o("answer_column", answer_column,
       "column of its answer; empty with question_column: texts by themselves");
@@ -97,10 +95,7 @@ struct ChatConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
-    language.require_positions(errors, "chat.max_tokens", chat.max_tokens);
-    if (generate.max_tokens >= chat.max_tokens)
-      errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", chat.max_tokens,
-                                           "), in which question and answer have to fit"));
+    chat.require_room(errors, language, generate.max_tokens);
   }
 
   static void read_model(const ChatConfig& config, const std::filesystem::path& init_from,

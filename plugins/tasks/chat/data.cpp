@@ -3,14 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
-#include <tuple>
-
-#include "files/regular_file.hpp"
 
 namespace pipeline::tasks::chat {
 

@@ -4,9 +4,6 @@
 #include <pipeline/context.hpp>
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 
 #include "plugins/data/messages/conversation_store.hpp"

@@ -17,21 +17,8 @@ constexpr const char* kAnswerRecord = "answer";
 }  // namespace
 
 text::Question Chat::question(const TokenSample& sample) const {
-  const Conversation conversation = conversation_of(sample);
-  const auto& turns = conversation.turns;
-  const size_t turn = answered_turn(conversation);
-  text::Question question{.name = conversation.id,
-                          .text = turn > 0 ? turns[turn - 1].text : turns[0].text,
-                          .shown = {},
-                          .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
-                          .prompt = make_prompt(conversation, turn, *format_, config().chat.max_tokens,
-                                                config().generate.max_tokens)};
-  question.shown = common::one_line(question.text, longest_line());
-  if (question.prompt.empty())
-    fail_with(PL_ERROR_CONFIG, "conversation ", common::one_line(conversation.id, longest_line()),
-              ": its last question does not fit beside an answer of ", config().generate.max_tokens,
-              " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
-  return question;
+  return conversation::last_question(conversation_of(sample), *format_, config().chat.max_tokens,
+                                     config().generate.max_tokens, longest_line());
 }
 
 void Chat::score(const Answered& one, EvaluationSink& sink) const {

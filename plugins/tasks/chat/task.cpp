@@ -5,12 +5,10 @@
 namespace pipeline::tasks::chat {
 
 tokenizer::TrainingTexts Chat::training_texts() const {
-  auto texts = conversation::texts_of(
+  return conversation::texts_of(
       corpus(), config().data,
       [this](const sources::SourceFiles& files) { return plain_source(files, config().data); }, run(),
-      config().tokenizer.vocab_size);
-  if (!texts) config_error("data.train", "is needed to train a tokenizer on");
-  return std::move(*texts);
+      config().tokenizer.vocab_size, errors());
 }
 
 void Chat::open_tokenizer() {

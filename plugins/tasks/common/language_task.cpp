@@ -115,15 +115,21 @@ void add_loss_metrics(const Context& context, const language::PackedBatch& batch
   const at::Tensor& losses = details.row_losses;
   if (details.terms.any())
     context.metric("cross_entropy", to_pl(losses.sum(at::kDouble)), static_cast<double>(losses.size(0)));
+  std::vector<size_t> source_of;
+  for (size_t s = 0; s < sources.size(); ++s)
+    while (source_of.size() < batch.target_rows.size() && batch.target_rows[source_of.size()] < ends[s])
+      source_of.push_back(sources[s]);
+  add_source_metrics(context, losses, source_of, sources, names);
+}
+
+void add_source_metrics(const Context& context, const at::Tensor& losses, std::span<const size_t> source_of,
+                        std::span<const size_t> sources, const std::vector<std::string>& names) {
   if (sources.empty()) return;
   std::vector<double> samples(names.size());
+  for (const size_t source : sources) samples[source] += 1;
   std::vector<std::vector<int64_t>> rows(names.size());  // of the losses
-  size_t row = 0;
-  for (size_t s = 0; s < sources.size(); ++s) {
-    samples[sources[s]] += 1;
-    for (; row < batch.target_rows.size() && batch.target_rows[row] < ends[s]; ++row)
-      rows[sources[s]].push_back(static_cast<int64_t>(row));
-  }
+  for (size_t row = 0; row < source_of.size(); ++row)
+    rows[source_of[row]].push_back(static_cast<int64_t>(row));
   for (size_t i = 0; i < names.size(); ++i) {
     if (samples[i] > 0) context.metric("samples/" + names[i], samples[i], 0);
     if (rows[i].empty()) continue;

@@ -111,6 +111,11 @@ void add_loss_metrics(const Context& context, const language::PackedBatch& batch
                       const language::LossDetails& details, const std::vector<size_t>& sources,
                       std::span<const int64_t> ends, const std::vector<std::string>& names);
 
+// "loss/NAME", the mean of the losses, (N), that are of a source, and "samples/NAME". source_of: of each
+// loss; sources: of each sample.
+void add_source_metrics(const Context& context, const at::Tensor& losses, std::span<const size_t> source_of,
+                        std::span<const size_t> sources, const std::vector<std::string>& names);
+
 // How much a batch is, of which each row is a token.
 BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samples);
 

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "files/regular_file.hpp"
+#include "plugins/tasks/conversation/sequence.hpp"
 
 namespace pipeline::tasks::conversation {
 
@@ -38,6 +40,14 @@ bool is_template_name(const std::string& name) {
 
 void TemplateOptions::validate(const ConfigErrors& errors) const {
   if (!noon_of(date)) errors("date", "must be a date such as 2024-07-26");
+}
+
+void TemplateOptions::require_room(const ConfigErrors& errors, const language::LanguageOptions& language,
+                                   int64_t new_tokens) const {
+  language.require_positions(errors, "chat.max_tokens", max_tokens);
+  if (new_tokens >= max_tokens)
+    errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", max_tokens,
+                                         "), in which question and answer have to fit"));
 }
 
 std::string TemplateOptions::problem_of(const std::string& name) {
@@ -106,10 +116,10 @@ void read_folder(const TemplateOptions& chat, const tokenizer::TokenizerOptions&
   if (new_tokens >= tokens) say("generate.max_tokens", std::max<int64_t>(tokens / 4, 1), file);
 }
 
-std::optional<tokenizer::TrainingTexts> texts_of(
+tokenizer::TrainingTexts texts_of(
     const text::Corpus& corpus, const sources::SplitOptions& data,
     const std::function<messages::Source(const sources::SourceFiles&)>& source_of, const pl_run_info& run,
-    int64_t size) {
+    int64_t size, const ConfigErrors& errors) {
   const files::SplitPart part = data.of(Split::kTrain).part;
   auto stores = std::make_shared<std::vector<messages::ConversationStore>>();
   for (const sources::SourceFiles& files : corpus.sources_of(Split::kTrain))
@@ -118,13 +128,31 @@ std::optional<tokenizer::TrainingTexts> texts_of(
   std::vector<const messages::ConversationStore*> all;
   for (const messages::ConversationStore& store : *stores)
     if (store.size() > 0) all.push_back(&store);
-  if (all.empty()) return std::nullopt;
+  if (all.empty()) errors("data.train", "is needed to train a tokenizer on");
   tokenizer::TrainingTexts texts =
       common::training_texts(messages::texts_of(std::move(all)), size, "conversations");
   texts.each = [stores, each = std::move(texts.each)](const auto& text, const auto& read) {
     each(text, read);
   };
   return texts;
+}
+
+common::Question last_question(const messages::Conversation& conversation, const ChatFormat& format,
+                               int64_t max_tokens, int64_t new_tokens, size_t most) {
+  const auto& turns = conversation.turns;
+  const size_t turn = answered_turn(conversation);
+  common::Question question{
+      .name = conversation.id,
+      .text = turn > 0 ? turns[turn - 1].text : turns[0].text,
+      .shown = {},
+      .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
+      .prompt = make_prompt(conversation, turn, format, max_tokens, new_tokens)};
+  question.shown = common::one_line(question.text, most);
+  if (question.prompt.empty())
+    fail_with(PL_ERROR_CONFIG, "conversation ", common::one_line(conversation.id, most),
+              ": its last question does not fit beside an answer of ", new_tokens,
+              " tokens: raise task.chat.max_tokens (", max_tokens, ") or shorten it");
+  return question;
 }
 
 }  // namespace pipeline::tasks::conversation

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "language/options.hpp"
@@ -17,6 +16,7 @@
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/common/writing.hpp"
 #include "plugins/tasks/text/data.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -37,6 +37,9 @@ struct TemplateOptions {
     o("date", date, "what a template is told that asks for the date (Llama 3's do): year-month-day");
   }
   void validate(const ConfigErrors& errors) const;
+  // Of the task: the model has so many positions, and an answer of so many tokens has a question before it.
+  void require_room(const ConfigErrors& errors, const language::LanguageOptions& language,
+                    int64_t new_tokens) const;
   // Why `name` is no template. Empty: it is one, or a file.
   static std::string problem_of(const std::string& name);
 };
@@ -53,10 +56,14 @@ std::unique_ptr<const ChatFormat> open_format(const TemplateOptions& chat, bool 
                                               const ConfigErrors& errors);
 
 // What the conversations for training say, for a tokenizer of `size` tokens. source_of(files): them as they
-// are. nullopt: there are none.
-std::optional<tokenizer::TrainingTexts> texts_of(
+// are.
+tokenizer::TrainingTexts texts_of(
     const text::Corpus& corpus, const sources::SplitOptions& data,
     const std::function<messages::Source(const sources::SourceFiles&)>& source_of, const pl_run_info& run,
-    int64_t size);
+    int64_t size, const ConfigErrors& errors);
+
+// A conversation's last question, and its answer. `most`: bytes of it in the log.
+common::Question last_question(const messages::Conversation& conversation, const ChatFormat& format,
+                               int64_t max_tokens, int64_t new_tokens, size_t most);
 
 }  // namespace pipeline::tasks::conversation

@@ -6,16 +6,13 @@ void DataOptions::describe(Options& o) {
   o("train", train,
     "pairs of answers to learn from, in JSON or Parquet: prompt, chosen and rejected, as texts or lists of "
     "messages; without a prompt chosen and rejected are whole conversations with the same beginning; kto "
-    "also "
-    "takes prompt, completion and label; a file, a folder, or a pattern such as data/train-*.parquet");
+    "also takes prompt, completion and label; a file, a folder, or a pattern such as data/train-*.parquet");
   o.group("source", source);
-  o("val", val, "the same, to evaluate during training; empty: none");
-  o("validation_share", validation_share,
-    "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
-    "questions, so that equal ones stay together")
-      .min(0)
-      .max(0.9);
-  o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
+  describe_others(
+      o,
+      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
+      "questions, so that equal ones stay together",
+      "the same, to evaluate or predict at the end; empty: none");
   o("prompt_column", prompt_column, "column of the question");
   o("chosen_column", chosen_column, "column of the answer that is preferred");
   o("rejected_column", rejected_column, "column of the other");
@@ -24,10 +21,7 @@ void DataOptions::describe(Options& o) {
 }
 
 void PreferenceConfig::validate(const ConfigErrors& errors) const {
-  language.require_positions(errors, "chat.max_tokens", chat.max_tokens);
-  if (generate.max_tokens >= chat.max_tokens)
-    errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", chat.max_tokens,
-                                         "), in which question and answer have to fit"));
+  chat.require_room(errors, language, generate.max_tokens);
   const PreferenceOptions& wanted = preference;
   if (!wanted.reference.empty() && !wanted.has_reference())
     errors("preference.reference",

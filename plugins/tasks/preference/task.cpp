@@ -19,22 +19,21 @@ namespace {
 
 constexpr const char* kReference = "reference.";  // what its parameters' names begin with
 
-// For each row with a target, the sequence that it is of.
-std::vector<int64_t> owners_of(const language::PackedBatch& batch) {
+// For each row with a target, the sequence that it is of: (T) int64.
+at::Tensor owners_of(const language::PackedBatch& batch) {
   std::vector<int64_t> owners;
   int64_t sequence = 0;
   for (const int64_t row : batch.target_rows) {
     while (row >= batch.sequences.start(sequence + 1)) ++sequence;
     owners.push_back(sequence);
   }
-  return owners;
+  return at::tensor(owners, at::kLong);
 }
 
 // Sums over the rows of each answer, (answers) float64.
-at::Tensor sums(const at::Tensor& of_rows, const language::PackedBatch& batch, int64_t answers) {
-  const at::Tensor owners = transformer::to_device(owners_of(batch), of_rows.device());
-  return at::zeros({answers}, of_rows.options().dtype(at::kDouble))
-      .index_add(0, owners, of_rows.to(at::kDouble));
+at::Tensor sums(const at::Tensor& of_rows, const Answers& answers) {
+  return at::zeros({answers.packed.sequences.sequences()}, of_rows.options().dtype(at::kDouble))
+      .index_add(0, answers.owners, of_rows.to(at::kDouble));
 }
 
 // Of answers that come in pairs: the chosen ones and the rejected ones.
@@ -43,9 +42,6 @@ LogProbabilities in_pairs(const at::Tensor& answers) {
   const at::Tensor all = answers.view({-1, 2});
   return {all.select(1, 0), all.select(1, 1)};
 }
-
-// How many answers a batch has.
-int64_t answers_in(const PreferenceBatch& batch) { return batch.packed.sequences.sequences(); }
 
 }  // namespace
 
@@ -94,14 +90,12 @@ void Preference::open_tokenizer() {
 }
 
 tokenizer::TrainingTexts Preference::training_texts() const {
-  auto texts = conversation::texts_of(
+  return conversation::texts_of(
       corpus(), config().data,
       [this](const sources::SourceFiles& files) {
         return chosen_source(files, config().data, is_unpaired());
       },
-      run(), config().tokenizer.vocab_size);
-  if (!texts) config_error("data.train", "is needed to train a tokenizer on");
-  return std::move(*texts);
+      run(), config().tokenizer.vocab_size, errors());
 }
 
 std::string Preference::asked_sample() const {
@@ -114,6 +108,7 @@ std::string Preference::asked_sample() const {
 
 PreferenceBatch Preference::make_batch(const LoadRequest& request) const {
   PreferenceBatch batch = TextTask::make_batch(request);
+  batch.owners = owners_of(batch.packed);
   if (!is_unpaired() || is_asked()) return batch;
   // The answer is that of a sample half the data away, which is to another question, whatever the order.
   const uint64_t size = corpus().size(request.split);
@@ -128,6 +123,8 @@ PreferenceBatch Preference::make_batch(const LoadRequest& request) const {
     targets.push_back(std::move(one.targets));
   }
   batch.crossed = transformer::pack(tokens, targets);
+  batch.crossed_owners = owners_of(batch.crossed);
+  batch.is_wanted = at::tensor(batch.wanted, at::kDouble);
   return batch;
 }
 
@@ -135,19 +132,19 @@ BatchInfo Preference::batch_info(const PreferenceBatch& batch) const {
   return common::info_of(batch.packed, static_cast<double>(batch.ids.size()), batch.ids.size());
 }
 
-at::Tensor Preference::reference_of(const language::PackedBatch& batch, int64_t answers) {
+at::Tensor Preference::reference_of(const Answers& answers) {
   const at::NoGradGuard no_grad;
   const ForwardPass pass{.compute = this->pass().compute, .units = this->pass().units};
-  const at::Tensor rows =
-      second_ ? second_->row_losses(batch, pass) : model().row_losses(batch, pass, /*without_adapters=*/true);
-  return sums(-rows, batch, answers);
+  const at::Tensor rows = second_ ? second_->row_losses(answers.packed, pass)
+                                  : model().row_losses(answers.packed, pass, /*without_adapters=*/true);
+  return sums(-rows, answers);
 }
 
 at::Tensor Preference::crossed_ratios(const PreferenceBatch& batch) {
   const at::NoGradGuard no_grad;
-  const int64_t answers = answers_in(batch);
-  const at::Tensor reference = reference_of(batch.crossed, answers),
-                   own = sums(-model().row_losses(batch.crossed, pass()), batch.crossed, answers);
+  const Answers answers{batch.crossed, batch.crossed_owners};
+  const at::Tensor reference = reference_of(answers),
+                   own = sums(-model().row_losses(answers.packed, pass()), answers);
   return (own - reference).to(at::kFloat).unsqueeze(1);
 }
 
@@ -172,19 +169,17 @@ at::Tensor Preference::reference_point(const PreferenceBatch& batch) {
 }
 
 Preference::Scores Preference::scores(const PreferenceBatch& batch) {
-  const int64_t answers = answers_in(batch);
+  const Answers answers{batch.packed, batch.owners};
   const PreferenceOptions& wanted = config().preference;
   Scores found;
-  if (wanted.has_reference()) found.reference = reference_of(batch.packed, answers);
+  if (wanted.has_reference()) found.reference = reference_of(answers);
   const at::Tensor point = is_unpaired() ? reference_point(batch) : at::Tensor();
   const at::Tensor rows = model().row_losses(batch.packed, pass());
-  found.model = sums(-rows, batch.packed, answers);
-  found.lengths = sums(at::ones_like(rows), batch.packed, answers);
-  found.losses =
-      is_unpaired()
-          ? kto_losses(wanted, found.model - found.reference, point,
-                       transformer::to_device(at::tensor(batch.wanted, at::kDouble), device()))
-          : pair_losses(wanted, in_pairs(found.model), in_pairs(found.reference), in_pairs(found.lengths));
+  found.model = sums(-rows, answers);
+  found.lengths = sums(at::ones_like(rows), answers);
+  found.losses = is_unpaired() ? kto_losses(wanted, found.model - found.reference, point, batch.is_wanted)
+                               : pair_losses(wanted, in_pairs(found.model), in_pairs(found.reference),
+                                             in_pairs(found.lengths));
   const at::NoGradGuard no_grad;
   found.rewards = rewards(wanted, found.model, found.reference, found.lengths);
   return found;
@@ -205,8 +200,7 @@ std::vector<Preference::Figure> Preference::figures(const PreferenceBatch& batch
   }
   std::vector<double> unwanted;
   for (const double wanted : batch.wanted) unwanted.push_back(1 - wanted);
-  const at::Tensor yes = transformer::to_device(at::tensor(batch.wanted, at::kDouble), device()),
-                   no = 1 - yes, logp = found.model.detach();
+  const at::Tensor &yes = batch.is_wanted, no = 1 - yes, logp = found.model.detach();
   return {{"accuracy", found.rewards.gt(0).eq(yes.gt(0)).to(at::kDouble), all},
           {"reward_chosen", found.rewards * yes, batch.wanted},
           {"reward_rejected", found.rewards * no, unwanted},
@@ -236,22 +230,6 @@ void Preference::warn_of_other_start(const Scores& found) const {
         "task.preference.reference");
 }
 
-// The mean loss of each source's pairs.
-void Preference::tell_sources(const PreferenceBatch& batch, const at::Tensor& losses) const {
-  if (batch.sources.empty()) return;
-  const std::vector<std::string> names = source_names();
-  std::vector<std::vector<int64_t>> pairs(names.size());
-  for (size_t i = 0; i < batch.sources.size(); ++i)
-    pairs[batch.sources[i]].push_back(static_cast<int64_t>(i));
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (pairs[i].empty()) continue;
-    const auto count = static_cast<double>(pairs[i].size());
-    context().metric("samples/" + names[i], count, 0);
-    const at::Tensor sum = losses.index_select(0, transformer::to_device(pairs[i], losses.device())).sum();
-    context().metric("loss/" + names[i], to_pl(sum), count);
-  }
-}
-
 LossSum Preference::loss(const PreferenceBatch& batch) {
   const Scores found = scores(batch);
   const at::Tensor sum = found.losses.sum();
@@ -259,7 +237,7 @@ LossSum Preference::loss(const PreferenceBatch& batch) {
   warn_of_other_start(found);
   for (const Figure& one : figures(batch, found))
     if (one.weight() > 0) context().metric(one.name, to_pl(one.values.sum()), one.weight());
-  tell_sources(batch, found.losses.detach());
+  common::add_source_metrics(context(), found.losses.detach(), batch.sources, batch.sources, source_names());
   return LossSum(sum);
 }
 
@@ -347,26 +325,12 @@ void Preference::predict(const PreferenceBatch& batch, const PredictionSink& sin
 }
 
 text::Question Preference::question(const TokenSample& sample) const {
-  const Conversation conversation = conversation_of(sample);
-  const size_t turn = conversation::answered_turn(conversation);
-  text::Question question{
-      .name = conversation.id,
-      .text = conversation.turns[turn > 0 ? turn - 1 : 0].text,
-      .shown = {},
-      .truth = turn < conversation.turns.size() ? conversation.turns[turn].text : "",
-      .prompt = conversation::make_prompt(conversation, turn, *format_, config().chat.max_tokens,
-                                          config().generate.max_tokens)};
-  question.shown = common::one_line(question.text, longest_line());
-  if (question.prompt.empty())
-    fail_with(PL_ERROR_CONFIG, "pair ", common::one_line(conversation.id, longest_line()),
-              ": its question does not fit beside an answer of ", config().generate.max_tokens,
-              " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
-  return question;
+  return conversation::last_question(conversation_of(sample), *format_, config().chat.max_tokens,
+                                     config().generate.max_tokens, longest_line());
 }
 
 }  // namespace pipeline::tasks::preference
 
 PIPELINE_TASK(pipeline::tasks::preference::Preference, "preference", "1.0.0",
               "A language model learns which of two answers is preferred: DPO, IPO, KTO, CPO, SimPO, ORPO. "
-              "Weight decay: "
-              "matrices and embeddings; not biases and norms")
+              "Weight decay: matrices and embeddings; not biases and norms")

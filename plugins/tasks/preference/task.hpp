@@ -17,15 +17,29 @@ namespace pipeline::tasks::preference {
 using text::Answered;
 
 struct PreferenceBatch : text::TextBatch {
-  // KTO's: whether each answer is wanted, and its question with another sample's answer.
+  at::Tensor owners;  // (T) int64: the answer that each row with a target is of
+  // KTO's: whether each answer is wanted, (samples) float64 as well, and its question with another sample's
+  // answer.
   std::vector<double> wanted;
+  at::Tensor is_wanted;
   language::PackedBatch crossed;
+  at::Tensor crossed_owners;
 
   template <class V>
   void tensors(V&& visit) {
     TextBatch::tensors(visit);
-    if (!wanted.empty()) crossed.tensors(visit);
+    visit(owners);
+    if (wanted.empty()) return;
+    visit(is_wanted);
+    crossed.tensors(visit);
+    visit(crossed_owners);
   }
+};
+
+// Some answers of a batch, and which of them each row with a target is of.
+struct Answers {
+  const language::PackedBatch& packed;
+  const at::Tensor& owners;
 };
 
 class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
@@ -97,12 +111,11 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   Scores scores(const PreferenceBatch& batch);
   std::vector<Figure> figures(const PreferenceBatch& batch, const Scores& found) const;
   // Log-probabilities of the answers by the reference model.
-  at::Tensor reference_of(const language::PackedBatch& batch, int64_t answers);
+  at::Tensor reference_of(const Answers& answers);
   // What the model gives each answer to another question more than the reference: (samples, 1) float32.
   at::Tensor crossed_ratios(const PreferenceBatch& batch);
   at::Tensor reference_point(const PreferenceBatch& batch);
   void warn_of_other_start(const Scores& found) const;
-  void tell_sources(const PreferenceBatch& batch, const at::Tensor& losses) const;
   bool is_unpaired() const { return config().preference.is_unpaired(); }
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && !config().ask.prompt.empty(); }
   Recipe recipe() const {

@@ -26,13 +26,11 @@ struct DataOptions : sources::SplitOptions {
       "texts to learn from: plain text, or JSON, Parquet, CSV or TSV with a column of texts; a file, a "
       "folder with all below it, or a pattern such as books/*.txt");
     o.group("source", source);
-    o("val", val, "the same, to evaluate during training; empty: none");
-    o("validation_share", validation_share,
-      "in place of val: this share of the documents of train is evaluated and not learnt from; chosen by a "
-      "hash of each, so that equal ones stay together")
-        .min(0)
-        .max(0.9);
-    o("test", test, "the same, to evaluate or continue at the end; empty: none").may_change();
+    describe_others(
+        o,
+        "in place of val: this share of the documents of train is evaluated and not learnt from; chosen by a "
+        "hash of each, so that equal ones stay together",
+        "the same, to evaluate or continue at the end; empty: none");
     o("text_column", text_column, "column of the texts; plain text has none");
     o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
     o("document", document,

@@ -27,13 +27,12 @@ struct DataConfig : sources::SplitOptions {
       "pairs to learn from: JSON, Parquet, CSV or TSV; a file, a folder, or a pattern such as "
       "data/train-*.parquet");
     o.group("source", source);
-    o("val", val, "pairs to evaluate during training; empty: none");
-    o("validation_share", validation_share,
-      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
-      "documents, so that equal ones stay together")
-        .min(0)
-        .max(0.9);
-    o("test", test, "pairs to evaluate or predict at the end; empty: none").may_change();
+    describe_others(
+        o,
+        "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
+        "documents, so that equal ones stay together",
+        "pairs to evaluate or predict at the end; empty: none",
+        "pairs to evaluate during training; empty: none");
     o("document_column", document_column, "column of the text to summarize");
     o("summary_column", summary_column, "column of the summary; not needed in a test file for predictions");
     o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
