@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cmath>
 
+#include "plugins/tasks/conversation/reading.hpp"
+
 namespace pipeline::tasks::chat {
 
 namespace {
@@ -17,6 +19,13 @@ messages::TextOptions text_options(const DataOptions& data, bool answer_required
 std::string options_key(const DataOptions& data, bool answer_required) {
   return concat("chat/3 ", answer_required, " ", data.quotes, "\n", data.question_column, "\n",
                 data.answer_column);
+}
+
+conversation::ReadConversations reader(const sources::SourceFiles& files, const DataOptions& data,
+                                       bool answer_required) {
+  return [files, &data, answer_required](messages::Collector& collector, const messages::ReadHooks& hooks) {
+    messages::read_texts(files, text_options(data, answer_required), collector, hooks);
+  };
 }
 
 void require(const std::string& problem) {
@@ -88,37 +97,16 @@ text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Sp
   const auto read = [recipe = *this, files, part, answer_required](const stores::TokenSink& add,
                                                                    const files::Hooks& hooks) {
     Counts counts;
-    // Nothing is said of the part that is held out, so that what is not in it need not be rendered.
-    const auto pack = [&](const Conversation& conversation, std::string& sample) {
-      std::string problem = problem_of(conversation, answer_required);
-      if (!problem.empty() || (part.is_validation && !part.takes(first_question(conversation))))
-        return problem;
-      try {
-        sample = answer_required ? recipe.answered_sample(conversation, counts)
-                                 : recipe.asked_sample(conversation);
-      } catch (const Error& error) {
-        problem = error.what();
-      }
-      return problem;
-    };
-    const auto take = [&](Conversation&& conversation, std::string&& sample) {
-      if (part.takes(first_question(conversation))) add(std::move(sample));
-    };
-    messages::ReadReport report;
-    messages::Collector collector(pack, take, report, hooks.threads);
-    messages::read_texts(files, text_options(recipe.data, answer_required), collector,
-                         {.on_bytes =
-                              [&](uint64_t done) {
-                                hooks.throw_if_cancelled();
-                                hooks.report(done, files.bytes);
-                              },
-                          .threads = hooks.threads});
-    report.require_used(files.named);
-    sources::check_unchanged(files);
-    return stores::TokenReport{.records = report.records,
-                               .used = report.used,
-                               .drops = report.table(files.named),
-                               .notes = report.notes + counts.notes(files.named, recipe.max_tokens)};
+    stores::TokenReport report = conversation::read_samples(
+        files, part, add, hooks,
+        {.problem_of = [&](const Conversation& one) { return problem_of(one, answer_required); },
+         .sample_of =
+             [&](const Conversation& one) {
+               return answer_required ? recipe.answered_sample(one, counts) : recipe.asked_sample(one);
+             }},
+        reader(files, recipe.data, answer_required));
+    report.notes += counts.notes(files.named, recipe.max_tokens);
+    return report;
   };
   return {.options = concat(options_key(data, answer_required), "\n", max_tokens, " ",
                             static_cast<int>(learn), "\n", format.key()),
@@ -126,19 +114,7 @@ text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Sp
 }
 
 messages::Source plain_source(const sources::SourceFiles& files, const DataOptions& data) {
-  const auto read = [files, &data](const auto& sink, messages::ReadReport& report,
-                                   const messages::ReadHooks& hooks) {
-    messages::Collector collector(
-        [](const Conversation& conversation) { return problem_of(conversation, true); }, sink, report,
-        hooks.threads);
-    messages::read_texts(files, text_options(data, true), collector, hooks);
-    report.require_used(files.named);
-  };
-  return {
-      .files = files,
-      .options = options_key(data, true),
-      .read = read,
-      .contents = [](const Conversation& conversation) { return std::vector{first_question(conversation)}; }};
+  return conversation::plain_source(files, options_key(data, true), reader(files, data, true));
 }
 
 }  // namespace pipeline::tasks::chat

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/data/files/hash128.hpp"
-#include "plugins/data/messages/conversation_file.hpp"
+#include "plugins/tasks/conversation/reading.hpp"
 
 namespace pipeline::tasks::preference {
 namespace {
@@ -81,16 +81,19 @@ std::string options_key(const DataOptions& data) {
                 data.completion_column, "\n", data.label_column);
 }
 
-// Calls the collector with the chosen conversation of each record, which has the other beside it.
-void read_pairs(const sources::SourceFiles& files, const DataOptions& data, bool is_unpaired,
-                messages::Collector& collector, const messages::ReadHooks& hooks) {
-  std::vector<std::string> columns = messages::record_keys({});
-  for (const std::string& column : {data.prompt_column, data.chosen_column, data.rejected_column,
-                                    data.completion_column, data.label_column})
-    if (std::ranges::find(columns, column) == columns.end()) columns.push_back(column);
-  messages::read_objects(
-      files, columns, [&](const json& record) { return parsed(record, data, is_unpaired); }, collector,
-      hooks);
+// Of each record the chosen conversation, which has the other beside it, or a judged one.
+conversation::ReadConversations reader(const sources::SourceFiles& files, const DataOptions& data,
+                                       bool is_unpaired) {
+  return [files, &data, is_unpaired](messages::Collector& collector, const messages::ReadHooks& hooks) {
+    std::vector<std::string> columns = messages::record_keys({});
+    for (const std::string& column : {data.prompt_column, data.chosen_column, data.rejected_column,
+                                      data.completion_column, data.label_column})
+      if (std::ranges::find(columns, column) == columns.end()) columns.push_back(column);
+    messages::read_objects(
+        files, columns,
+        [&data, is_unpaired](const json& record) { return parsed(record, data, is_unpaired); }, collector,
+        hooks);
+  };
 }
 
 // Beside the tokens: how many parts the first sequence has, its conversation, and what that has as `other`.
@@ -131,6 +134,8 @@ conversation::Sequence Recipe::sequence_of(const Conversation& one, size_t quest
 
 std::string Recipe::pair_of(const Conversation& chosen) const {
   const Conversation rejected = Conversation::unpack(chosen.other);
+  if (const std::string problem = conversation::problem_of(rejected, true); !problem.empty())
+    throw messages::DataError(problem);
   const size_t common = common_turns(chosen, rejected);
   if (common == chosen.turns.size() && common == rejected.turns.size())
     throw messages::DataError("two answers that are equal");
@@ -163,55 +168,23 @@ std::string Recipe::answers_of(const Conversation& judged) const {
 }
 
 messages::Source chosen_source(const sources::SourceFiles& files, const DataOptions& data, bool is_unpaired) {
-  return {.files = files,
-          .options = options_key(data),
-          .read =
-              [files, &data, is_unpaired](const auto& sink, messages::ReadReport& report,
-                                          const messages::ReadHooks& hooks) {
-                messages::Collector collector(
-                    [](const Conversation& one) { return conversation::problem_of(one, true); }, sink, report,
-                    hooks.threads);
-                read_pairs(files, data, is_unpaired, collector, hooks);
-                report.require_used(files.named);
-              },
-          .contents = [](const Conversation& one) { return std::vector{conversation::first_question(one)}; }};
+  return conversation::plain_source(files, options_key(data), reader(files, data, is_unpaired));
 }
 
 text::Reading Recipe::reading(const sources::SourceFiles& files, const files::SplitPart& part) const {
   const auto read = [recipe = *this, files, part](const stores::TokenSink& add, const files::Hooks& hooks) {
-    const auto pack = [&](const Conversation& one, std::string& sample) -> std::string {
-      std::string problem = conversation::problem_of(one, true);
-      if (problem.empty() && is_pair(one))
-        problem = conversation::problem_of(Conversation::unpack(one.other), true);
-      if (!problem.empty()) return problem;
-      try {
-        sample = recipe.is_unpaired ? recipe.answers_of(one) : recipe.pair_of(one);
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return {};
-    };
-    const auto take = [&](Conversation&& one, std::string&& sample) {
-      if (!part.takes(conversation::first_question(one))) return;
-      if (!recipe.is_unpaired) return add(std::move(sample));
+    const auto add_each = [&](std::string&& answers) {
       std::string answer;
-      for (std::string_view rest = sample; files::take_text(rest, answer);) add(std::move(answer));
+      for (std::string_view rest = answers; files::take_text(rest, answer);) add(std::move(answer));
     };
-    messages::ReadReport report;
-    messages::Collector collector(pack, take, report, hooks.threads);
-    read_pairs(files, recipe.data, recipe.is_unpaired, collector,
-               {.on_bytes =
-                    [&](uint64_t done) {
-                      hooks.throw_if_cancelled();
-                      hooks.report(done, files.bytes);
-                    },
-                .threads = hooks.threads});
-    report.require_used(files.named);
-    sources::check_unchanged(files);
-    return stores::TokenReport{.records = report.records,
-                               .used = report.used,
-                               .drops = report.table(files.named),
-                               .notes = report.notes};
+    return conversation::read_samples(
+        files, part, recipe.is_unpaired ? stores::TokenSink(add_each) : add, hooks,
+        {.problem_of = [](const Conversation& one) { return conversation::problem_of(one, true); },
+         .sample_of =
+             [&](const Conversation& one) {
+               return recipe.is_unpaired ? recipe.answers_of(one) : recipe.pair_of(one);
+             }},
+        reader(files, recipe.data, recipe.is_unpaired));
   };
   return {.options = concat(options_key(data), "\n", max_tokens, " ", is_unpaired, "\n", format.key()),
           .read = read};
