@@ -103,15 +103,13 @@ std::string beside(size_t parts, const Conversation& first, const std::string& o
   return bytes;
 }
 
-struct Beside {
-  std::string parts, first, other;
-};
-Beside beside_of(const TokenSample& sample) {
+// Text `number` of these. Only the texts before it are passed over: every epoch asks for the first.
+std::string beside_of(const TokenSample& sample, int number) {
   std::string_view bytes = sample.beside;
-  Beside found;
-  for (std::string* text : {&found.parts, &found.first, &found.other})
-    if (!files::take_text(bytes, *text)) throw messages::DataError("a cached pair is damaged");
-  return found;
+  std::string text;
+  for (int i = 0; i <= number; ++i)
+    if (!files::take_text(bytes, text)) throw messages::DataError("a cached pair is damaged");
+  return text;
 }
 
 }  // namespace
@@ -200,17 +198,15 @@ std::string Recipe::asked_sample(const Conversation& conversation) const {
 
 std::vector<text::Sequence> sequences_of(const TokenSample& sample) {
   const std::span all(sample.parts);
-  const size_t parts = std::min<size_t>(std::stoul(beside_of(sample).parts), all.size());
+  const size_t parts = std::min<size_t>(std::stoul(beside_of(sample, 0)), all.size());
   std::vector<text::Sequence> result{conversation::sequence_of(all.first(parts))};
   if (parts < all.size()) result.push_back(conversation::sequence_of(all.subspan(parts)));
   return result;
 }
 
-Conversation conversation_of(const TokenSample& sample) {
-  return Conversation::unpack(beside_of(sample).first);
-}
-Conversation rejected_of(const TokenSample& sample) { return Conversation::unpack(beside_of(sample).other); }
-bool is_wanted(const TokenSample& sample) { return beside_of(sample).other == "1"; }
+Conversation conversation_of(const TokenSample& sample) { return Conversation::unpack(beside_of(sample, 1)); }
+Conversation rejected_of(const TokenSample& sample) { return Conversation::unpack(beside_of(sample, 2)); }
+bool is_wanted(const TokenSample& sample) { return beside_of(sample, 2) == "1"; }
 
 text::Sequence crossed(const text::Sequence& question, const text::Sequence& answer, int64_t max_tokens) {
   const auto begin_of = [](const text::Sequence& one) {
