@@ -53,12 +53,13 @@ def make_splits(found):
             source = fields.get("Source", fields["Package"]).split(" ")[0]
             key = (fields["Package"], fields.get("Description-md5"))
             text = descriptions.get(key) or fields.get("Description", "")
-            packages.setdefault(fields["Package"], (source, text))
+            section = fields.get("Section", "").rpartition("/")[2]  # "universe/games"
+            packages.setdefault(fields["Package"], (source, text, section))
 
     dropped = {"no long description": 0, "too short": 0, "same text as another package": 0, "summary is the document": 0}
     pairs, seen = [], set()
     # The package named like its source goes first: it is the one kept among copies.
-    for name, (source, text) in sorted(packages.items(), key=lambda item: (item[1][0], item[0] != item[1][0], item[0])):
+    for name, (source, text, section) in sorted(packages.items(), key=lambda item: (item[1][0], item[0] != item[1][0], item[0])):
         synopsis, _, long = text.partition("\n")
         summary, document = " ".join(synopsis.split()), unfold(long.split("\n")) if long else ""
         if not document:
@@ -75,7 +76,7 @@ def make_splits(found):
             dropped["same text as another package"] += 1
             continue
         seen.add(key)
-        pairs.append({"id": name, "document": document, "summary": summary, "source": source})
+        pairs.append({"id": name, "document": document, "summary": summary, "source": source, "section": section})
     pairs.sort(key=lambda pair: hash_of(pair["id"]))
     splits = {split: [] for split in SPLITS}
     for pair in pairs:

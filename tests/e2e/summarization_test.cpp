@@ -51,7 +51,7 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
   EXPECT_THAT(rows[1], testing::StartsWith("x1,"));
   const Result asked = call("predict", {"--prompt", "apples and pears"}).ended(0);
   EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("prompt,"));
-  EXPECT_THAT(asked.out, testing::Not(HasSubstr("have no summary")));
+  EXPECT_THAT(asked.out, testing::Not(HasSubstr("have nothing to compare with")));
 
   const Result exported = call("export").ended(0);
   for (const char* file : {"config.json", "model.safetensors", "vocab.json", "merges.txt", "tokenizer.json"})
@@ -218,7 +218,9 @@ TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {
   EXPECT_EQ(
       figures("x3,nobody sums this up,\nx4,nor this,\n" + first + second + "x5,a blank one,\"  \"\nx6,,a\n"),
       expected);
-  EXPECT_THAT(said, HasSubstr("2 of the 6 records of the test file: 3 have no summary, and 1 was dropped"));
+  EXPECT_THAT(
+      said,
+      HasSubstr("2 of the 6 records of the test file: 3 have nothing to compare with, and 1 was dropped"));
   EXPECT_THAT(said, HasSubstr("2 of the 2 samples of test"));
 }
 

@@ -154,12 +154,12 @@ SampleLabels Dataset::labels(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return labels_.of(samples_of(split), row(split, id).sample); });
 }
 
-LabelCounts Dataset::label_counts() const {
-  LabelCounts counts;
+records::LabelCounts Dataset::label_counts() const {
+  records::LabelCounts counts;
   for (const Split split : kAllSplits)
     for (uint64_t id = 0; samples_ && !is_own(split) && id < size(split); ++id) {
       context_.throw_if_cancelled();
-      counts.add(labels(split, id), split == Split::kTrain);
+      add(labels(split, id), split == Split::kTrain, counts);
     }
   return counts;
 }

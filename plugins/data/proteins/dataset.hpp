@@ -47,7 +47,7 @@ class Dataset {
   uint64_t key(Split split, uint64_t id) const;  // what the sample is
   SampleLabels labels(Split split, uint64_t id) const;
   // The labels of all that was read for training, held-out parts included; none where nothing was.
-  LabelCounts label_counts() const;
+  records::LabelCounts label_counts() const;
   const std::string& fingerprint() const { return fingerprint_; }
   // The training split's, one added to each count; all the same where there is no training data.
   Frequencies frequencies() const;

@@ -3,9 +3,6 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/records/pairs.hpp"
@@ -39,23 +36,6 @@ void as_printed(std::vector<std::string_view>& parts) {
       part = part.substr(1, part.size() - 2);
 }
 
-// The number that is written, NaN in any letters and infinities too; nothing: it is no number.
-std::optional<double> written_number(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// A number as tables have it; nothing: it is none, or none to learn.
-std::optional<double> number_of(std::string_view text) {
-  const std::optional<double> value = written_number(text);
-  if (!value || !(std::abs(*value) <= static_cast<double>(std::numeric_limits<float>::max())))
-    return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 std::string Labels::key() const {
@@ -71,8 +51,8 @@ std::string Labels::key() const {
 bool Labels::is_word_for_none(std::string_view text) const {
   if (std::ranges::find(options_.classes, text) != options_.classes.end()) return false;
   if (records::is_word_for_none(text)) return true;
-  if (!are_numbers()) return number_of(text) == kIgnoreIndex;
-  const std::optional<double> value = written_number(text);
+  if (!are_numbers()) return records::label_number(text) == records::kIgnoreIndex;
+  const std::optional<double> value = records::written_number(text);
   return value && std::isnan(*value);
 }
 
@@ -123,7 +103,7 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
       continue;
     }
     if (are_numbers()) {
-      const std::optional<double> value = number_of(parts[n]);
+      const std::optional<double> value = records::label_number(parts[n]);
       if (!value) {
         labels.problem = concat("\"", parts[n].substr(0, 40), "\" in column \"", options_.column,
                                 "\" is no number, or too large a one");
@@ -153,49 +133,17 @@ SampleLabels Labels::from_backbone(const Samples& samples, uint64_t i) const {
     labels.places.push_back(static_cast<int64_t>(n));
     if (!are_contacts()) labels.classes.emplace_back(1, structures::letter_of(states[n]));
   }
-  if (are_contacts()) labels.contacts = structures::contacts_of(sample.backbone, kLeastApart);
+  if (are_contacts()) labels.contacts = structures::contacts_of(sample.backbone, residues::kLeastApart);
   const bool has_pairs =
-      !labels.places.empty() && labels.places.back() - labels.places.front() >= kLeastApart;
+      !labels.places.empty() && labels.places.back() - labels.places.front() >= residues::kLeastApart;
   if (labels.places.empty() || (are_contacts() && !has_pairs)) labels.problem = "no backbone";
   return labels;
 }
 
-std::optional<size_t> LabelScale::number_of(const std::string& name) const {
-  const auto found = std::ranges::find(classes, name);
-  return found == classes.end() ? std::nullopt : std::optional(static_cast<size_t>(found - classes.begin()));
-}
-
-void LabelCounts::add(const SampleLabels& labels, bool is_training) {
-  for (const auto& [word, count] : labels.passed_over) passed_over_[word] += count;
-  for (const double number : labels.numbers) {
-    ignore_indices_ += number == kIgnoreIndex ? 1 : 0;
-    if (!is_training) continue;
-    const double from_mean = number - mean_;
-    mean_ += from_mean / static_cast<double>(++count_);
-    squares_ += from_mean * (number - mean_);
-  }
-  for (const std::string& name : labels.classes) {
-    if (const auto found = classes_.find(name); found != classes_.end())
-      found->second += is_training ? 1 : 0;
-    else if (classes_.size() <= kMostClasses)
-      classes_.emplace(name, is_training ? 1 : 0);
-    count_ += is_training ? 1 : 0;
-  }
-}
-
-LabelScale LabelCounts::scale(const std::vector<std::string>& classes) const {
-  LabelScale scale;
-  scale.classes = classes;
-  uint64_t most = 0;
-  for (const auto& [name, count] : classes_) {
-    if (classes.empty()) scale.classes.push_back(name);
-    if (count > most) most = count, scale.usual = name;
-  }
-  scale.count = count_;
-  scale.mean = mean_;
-  const double deviation = count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
-  scale.deviation = deviation > 0 ? deviation : 1;
-  return scale;
+void add(const SampleLabels& labels, bool is_training, records::LabelCounts& counts) {
+  for (const auto& [word, count] : labels.passed_over) counts.pass_over(word, count);
+  for (const double number : labels.numbers) counts.add(number, is_training);
+  for (const std::string& name : labels.classes) counts.add(name, is_training);
 }
 
 }  // namespace pipeline::proteins

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,16 +10,10 @@
 
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/records/label_scale.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::proteins {
-
-// Contacts are judged, and learnt, of residues that are so many positions apart or more: nearer ones follow
-// from the chain alone (CASP's short, medium and long range together).
-constexpr int32_t kLeastApart = 6;
-
-// The label that torch's cross entropy passes over.
-constexpr double kIgnoreIndex = -100;
 
 // The labels of one sample. Places are residues, from 0; a chain's own label is at the first.
 struct SampleLabels {
@@ -60,36 +53,6 @@ class Labels {
   LabelConfig options_;
 };
 
-// What a model learns of labels, found in its training data: it goes with the weights.
-struct LabelScale {
-  std::vector<std::string> classes;  // the model's outputs by number
-  double mean = 0, deviation = 1;    // of numbers: they are learnt as (number - mean) / deviation
-  std::string usual;                 // the most frequent class
-  std::string kind, where;           // of the Labels: a head is of use for its own kind alone
-  uint64_t count = 0;                // of training labels that this was found in; 0: nothing is known of them
-
-  bool operator==(const LabelScale&) const = default;
-  // The number of the class of this name; nothing where there is none.
-  std::optional<size_t> number_of(const std::string& name) const;
-};
-
-// Adds up labels of training samples, and the classes of all samples.
-class LabelCounts {
- public:
-  static constexpr size_t kMostClasses = 1000;  // beyond these one more is enough
-
-  void add(const SampleLabels& labels, bool is_training);
-  // classes: the user's own; empty: those that were added.
-  LabelScale scale(const std::vector<std::string>& classes) const;
-  const std::map<std::string, uint64_t>& classes() const { return classes_; }  // with how often in training
-  const std::map<std::string, uint64_t>& passed_over() const { return passed_over_; }
-  uint64_t ignore_indices() const { return ignore_indices_; }  // numbers that are torch's word for none
-
- private:
-  uint64_t count_ = 0;
-  double mean_ = 0, squares_ = 0;  // Welford 1962
-  std::map<std::string, uint64_t> classes_, passed_over_;
-  uint64_t ignore_indices_ = 0;
-};
+void add(const SampleLabels& labels, bool is_training, records::LabelCounts& counts);
 
 }  // namespace pipeline::proteins

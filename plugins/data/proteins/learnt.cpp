@@ -122,13 +122,13 @@ TaskState state_from(std::string_view text) {
       learnt_from(json.value("learnt", nlohmann::json()), "the checkpoint's state of the protein task");
   if (json.contains("labels")) try {
       const nlohmann::json& labels = json["labels"];
-      state.labels = LabelScale{.classes = labels.at("classes").get<std::vector<std::string>>(),
-                                .mean = labels.at("mean").get<double>(),
-                                .deviation = labels.at("deviation").get<double>(),
-                                .usual = labels.at("usual").get<std::string>(),
-                                .kind = labels.at("kind").get<std::string>(),
-                                .where = labels.at("where").get<std::string>(),
-                                .count = labels.at("count").get<uint64_t>()};
+      state.labels = records::LabelScale{.classes = labels.at("classes").get<std::vector<std::string>>(),
+                                         .mean = labels.at("mean").get<double>(),
+                                         .deviation = labels.at("deviation").get<double>(),
+                                         .usual = labels.at("usual").get<std::string>(),
+                                         .kind = labels.at("kind").get<std::string>(),
+                                         .where = labels.at("where").get<std::string>(),
+                                         .count = labels.at("count").get<uint64_t>()};
     } catch (const nlohmann::json::exception& error) {
       fail_with(PL_ERROR_FAILED,
                 "the checkpoint's state of the protein task cannot be read: 'labels': ", error.what());

@@ -59,7 +59,7 @@ struct TaskState {
   Frequencies frequencies;  // of the training data
   std::string model;        // ProteinModel::extra_state()
   Learnt learnt;
-  std::optional<LabelScale> labels = std::nullopt;  // of a model that predicts them
+  std::optional<records::LabelScale> labels = std::nullopt;  // of a model that predicts them
 };
 
 std::string to_text(const TaskState& state);

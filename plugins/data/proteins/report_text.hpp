@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,12 +10,7 @@
 namespace pipeline::proteins {
 
 using pipeline::csv_field;
-
-// A number for tables that somebody computes with: it reads as the same number again.
-inline std::string exactly(double value) {
-  char digits[32];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
-}
+using pipeline::exactly;
 
 constexpr size_t kNamesShown = 5;
 

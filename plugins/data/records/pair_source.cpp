@@ -10,7 +10,8 @@ constexpr size_t kBatchBytes = size_t{1} << 20;
 
 std::string unused_columns(const PairSource& source, const std::function<void(uint64_t)>& on_block) {
   if (!source.columns.second_required) return "";
-  const std::vector<std::string> used{source.columns.first, source.columns.second, source.columns.id};
+  const std::vector<std::string> used{source.columns.first, source.columns.second, source.columns.id,
+                                      source.columns.extra};
   return note_of_unused(column_names(source.files.paths.front(), source.files.format, used, on_block), used);
 }
 
@@ -18,11 +19,12 @@ std::string unused_columns(const PairSource& source, const std::function<void(ui
 
 std::string PairSource::options() const {
   std::string result = "pairs";
-  for (const std::string& text : {columns.first, columns.second, columns.id})
+  for (const std::string& text : {columns.first, columns.second, columns.id, columns.extra})
     result += "\n" + std::to_string(text.size()) + ":" + text;
   for (const uint64_t number :
-       {uint64_t{columns.second_required}, uint64_t{columns.id_required}, max_record_bytes,
-        static_cast<uint64_t>(quotes), static_cast<uint64_t>(text_unit)})
+       {uint64_t{columns.second_required}, static_cast<uint64_t>(columns.second_takes),
+        uint64_t{columns.id_required}, max_record_bytes, static_cast<uint64_t>(quotes),
+        static_cast<uint64_t>(text_unit)})
     result += "\n" + std::to_string(number);
   return result;
 }

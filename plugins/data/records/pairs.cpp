@@ -94,7 +94,7 @@ void read_pairs(const std::string& path, sources::Format format, const Columns& 
   read_table(
       path, format,
       {{.name = columns.first, .required = true},
-       {.name = columns.second, .required = columns.second_required},
+       {.name = columns.second, .required = columns.second_required, .takes = columns.second_takes},
        {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
        {.name = columns.extra}},
       [&](Row&& row) { collector.take(std::move(row)); }, report, options);

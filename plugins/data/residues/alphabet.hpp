@@ -32,6 +32,9 @@ inline constexpr const char *kMasked = "masked", *kRegression = "regression",
 
 // What a pair of residues is; kNoPair: nothing is known, or it is too near along the chain to count.
 constexpr uint8_t kNoContact = 0, kContact = 1, kNoPair = 2;
+// Contacts are judged, and learnt, of residues that are so many positions apart or more: nearer ones follow
+// from the chain alone (CASP's short, medium and long range together).
+constexpr int32_t kLeastApart = 6;
 
 // The number of an amino acid's letter, capital or small; kUnknown of others.
 constexpr std::array<uint8_t, 256> kNumbers = [] {

@@ -30,7 +30,7 @@ ProteinEncoder::ProteinEncoder(const Architecture& row, const Config& config,
     : row_(row), config_(config), lora_(lora) {
   parameters_.set_rule([this, rule](Parameter& parameter) {
     // What a model is pretrained with and what it is then to learn need not be the same.
-    parameter.is_new = parameter.is_new || protein::is_of_label_head(parameter.name);
+    parameter.is_new = parameter.is_new || heads::is_of_label_head(parameter.name);
     parameter.droppable = parameter.is_new || parameter.name.starts_with("lm_head.");
     parameter.trainable = adapters::is_trained(parameter, lora_);
     if (rule) rule(parameter);
@@ -81,7 +81,7 @@ at::Tensor ProteinEncoder::body(const protein::PackedProteins& batch, const Forw
   const Sequences sequences(batch, config_.token_dropout);
   std::vector<int64_t> rows = sequences.targets;
   if (config_.label &&
-      config_.label->of == protein::LabelForm::Of::kChains)  // at <cls>, before the first residue
+      config_.label->of == protein::LabelForm::Of::kSamples)  // at <cls>, before the first residue
     for (int64_t& row : rows) --row;
   return transformer::run_layers(encoder_->layers(), embedded(sequences, pass), layer_pass(sequences), pass,
                                  parameters_, rows);
@@ -147,8 +147,8 @@ at::Tensor ProteinEncoder::with_label_outputs(
 at::Tensor ProteinEncoder::labels(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   const at::NoGradGuard no_grad;
   TORCH_CHECK(label_head_, "the model predicts no labels");
-  return with_label_outputs(batch, pass,
-                            [&](const at::Tensor& outputs) { return label_head_->told(outputs); });
+  return with_label_outputs(
+      batch, pass, [&](const at::Tensor& outputs) { return heads::told(label_head_->form(), outputs); });
 }
 
 LossSum ProteinEncoder::loss(const protein::PackedProteins& batch, const ForwardPass& pass) const {
@@ -221,7 +221,7 @@ void ProteinEncoder::import_folder(const std::filesystem::path& folder) {
 
 void ProteinEncoder::export_folder(const std::filesystem::path& folder) const {
   if (lora_.exports_adapter()) {
-    if (config_.label) protein::write_adapter_label(folder.string(), *config_.label, row_.classes);
+    if (config_.label) heads::write_adapter_label(folder.string(), *config_.label, row_.classes);
     return adapters::export_adapter(folder.string(), parameters_, lora_, adapted_model(row_, config_),
                                     lora_.base_model);
   }

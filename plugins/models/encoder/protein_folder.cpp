@@ -113,7 +113,9 @@ Config read_config(const Architecture& row, const std::string& path) {
   const hugging_face::ConfigFile file(path);
   file.type({row.type});
   Config config = row.theirs;
-  config.label = protein::read_label(file, row.classes);
+  config.label = heads::read_label(file, row.classes);
+  if (config.label && config.label->are_several)
+    file.fail("problem_type", "several labels of a protein at once are not supported");
   config = file.checked(Checked{row, row.read(file, config)}).config;
   if (row.check_file != nullptr) row.check_file(file, config);
   return config;
@@ -130,8 +132,8 @@ adapters::AdaptedModel adapted_model(const Architecture& row, const Config& conf
   if (row.names.decoder != nullptr) model.others.emplace_back(row.names.decoder);
   if (!config.label) return model;
   model.others = {row.names.of_residues, "classifier.dense", "classifier.out_proj"};
-  model.value = protein::as_in_folder(config.label);
-  model.as_ours = as_learnt(config.label);
+  model.value = heads::as_in_folder(config.label);
+  model.as_ours = heads::as_learnt(config.label);
   model.head = model.tied_to = "";
   return model;
 }
@@ -146,7 +148,7 @@ Extras import_folder(const std::string& path, const Architecture& row, const Con
   Extras extras;
   extras.files = row.read_tokenizer(path);
   hugging_face::NameMap map = name_map(row);
-  if (config.label) map = protein::with_label_head(std::move(map), *config.label, path);
+  if (config.label) map = heads::with_label_head(std::move(map), *config.label, theirs.label.has_value());
   Extras::each(extras, row, config,
                [&](const char* name, const at::Tensor&, const std::vector<int64_t>& shape) {
                  map.optional.emplace_back(name, shape);
@@ -182,10 +184,10 @@ void export_folder(const std::string& path, const Architecture& row, const Confi
                  others.emplace_back(name, tensor.defined() ? tensor : at::zeros(shape));
                });
   hugging_face::export_weights(
-      path, parameters, {.pieces = name_map(row).pieces, .value = protein::as_in_folder(config.label, value)},
+      path, parameters, {.pieces = name_map(row).pieces, .value = heads::as_in_folder(config.label, value)},
       others);
   json values = row.json(config);
-  if (config.label) protein::write_label(*config.label, row.classes, values);
+  if (config.label) values.update(heads::label_values(*config.label, row.classes));
   hugging_face::write_text(path + "/config.json", values.dump(2) + "\n");
   row.write_tokenizer(path);
   tokenizer::write_tokenizer_files(extras.files, path);

@@ -144,4 +144,13 @@ void write_token_ids(const std::string& folder, const FolderTexts& texts, const 
   write_text(folder + "/" + kGeneration, generation.dump(2) + "\n");
 }
 
+void require_padding(const std::string& folder, int64_t token) {
+  constexpr const char* kPadding = "pad_token_id";
+  const std::string path = folder + "/" + kModel;
+  ordered_json model = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
+  if (model.contains(kPadding) && !model[kPadding].is_null()) return;
+  model[kPadding] = token;
+  write_text(path, model.dump(2) + "\n");
+}
+
 }  // namespace pipeline::hugging_face

@@ -38,5 +38,7 @@ FolderTexts without_unknown(FolderTexts texts, const OwnTokens& own, const std::
 // the same numbers. `own.end` joins those that end a text, where neither file has it; in
 // generation_config.json, which generate() reads, all of end_tokens() do.
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own);
+// Makes `token` the one for padding in its config.json, where that names none.
+void require_padding(const std::string& folder, int64_t token);
 
 }  // namespace pipeline::hugging_face

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ struct Names {
   const char *attention_end_norm = nullptr, *mlp_end_norm = nullptr;
   const char *up = "mlp.gate_up_proj", *down = "mlp.down_proj";
   const char* last_norm = "model.norm";
+  const char* of_words = "score";  // the head for labels of words; that of texts is "score" everywhere
   // Whether folders hold matrices as (out, in), and those of queries, keys, values, gate and up apart:
   // "self_attn.q_proj", "mlp.gate_proj".
   bool is_transposed = true, is_split = true;
@@ -44,8 +46,10 @@ inline constexpr const char* kOffset = ".offset";
 struct Architecture {
   const char* name;                        // as `model_type` in a config.json, and as the options say it
   const char *config_class, *model_class;  // transformers'
-  Config defaults;                         // where a config.json is silent
-  hugging_face::Fields<Config> fields;     // what becomes of each field of the class
+  // (optional) What the names of its classes for labels begin with, if not what model_class begins with.
+  const char* label_classes = nullptr;
+  Config defaults;                      // where a config.json is silent
+  hugging_face::Fields<Config> fields;  // what becomes of each field of the class
   // (optional) What is read from, and written to, a config.json besides these.
   void (*read)(const hugging_face::ConfigFile& file, Config& config) = nullptr;
   void (*write)(const Config& config, nlohmann::json& values) = nullptr;
@@ -85,6 +89,11 @@ struct Architecture {
   bool has(const hugging_face::ModelField<Config>& field) const {
     if (field.is_there != nullptr) return field.is_there(defaults);
     return std::visit([&](const auto member) { return has(member); }, field.member);
+  }
+  // "Llama" of LlamaForSequenceClassification.
+  std::string classes() const {
+    const std::string whole = label_classes != nullptr ? label_classes : model_class;
+    return whole.substr(0, std::min(whole.find("ForCausalLM"), whole.find("LMHeadModel")));
   }
   // A folder's config.json, or the part of a larger one. Throws an Error that names file, key and value where
   // the model is not one that we compute.

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "heads/label_form.hpp"
 #include "hugging_face/config_file.hpp"
 #include "language/rope_scaling.hpp"
 
@@ -45,6 +47,7 @@ struct Config {
   double attn_logit_softcapping = 0, final_logit_softcapping = 0;
   int64_t bos_token_id = 0;
   int64_t eos_token_id = 0;
+  std::optional<heads::LabelForm> label = std::nullopt;  // of texts or words: in place of the output head
 
   bool operator==(const Config&) const = default;
 

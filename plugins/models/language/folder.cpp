@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
+#include "heads/label_folder.hpp"
 #include "language/architecture.hpp"
 
 namespace pipeline::language {
@@ -14,7 +15,8 @@ using hugging_face::Piece;
 hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens = 0,
                                const FolderPart& part = {}) {
   const Names& names = model.architecture().names;
-  const bool tied = model.config().tie_word_embeddings;
+  const std::optional<heads::LabelForm>& label = model.config().label;
+  const bool tied = model.config().tie_word_embeddings && !label;
   return {.pieces =
               [&model, more_tokens](const Parameter& p) {
                 const std::string& prefix = model.place().prefix;
@@ -27,27 +29,38 @@ hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens =
                 const std::string name = name_of ? name_of(given) : given;
                 return name.empty() || names.plain == nullptr ? name : names.plain(name);
               },
-          .value = [&model](const ParameterRegistry::Declared& p) { return model.merged(p); },
+          .value = heads::as_in_folder(
+              label, [&model](const ParameterRegistry::Declared& p) { return model.merged(p); }),
           .head = tied ? kHead : "",
           .tied_to = tied ? names.embedding : ""};
 }
 
 }  // namespace
 
-Config read_config(const ConfigFile& file) {
+std::string objective_of(const heads::LabelForm& form) {
+  return form.of == heads::LabelForm::Of::kParts ? "tags"
+         : form.are_numbers                      ? "regression"
+         : form.are_several                      ? "multi_label"
+                                                 : "classification";
+}
+
+Config read_config(const ConfigFile& file, bool may_have_labels) {
   std::vector<const char*> known;
   for (const Architecture* row : architectures()) known.push_back(row->name);
-  const std::string type = file.type(known);
+  const Architecture& row = architecture(file.type(known));
+  Config config = row.config(file);
+  if (may_have_labels) config.label = heads::read_label(file, row.classes());
   // Weights with another head lack a language model's: said here, before any of them is looked for.
+  std::vector<std::string> others{"ForQuestionAnswering"};
+  if (!config.label) others.insert(others.end(), {"ForSequenceClassification", "ForTokenClassification"});
   if (const nlohmann::json* const classes = file.find("architectures"); classes && classes->is_array())
     for (const nlohmann::json& one : *classes)
-      for (const char* const task :
-           {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"})
+      for (const std::string& task : others)
         if (one.is_string() && one.get_ref<const std::string&>().ends_with(task))
           file.fail("architectures",
                     "the folder's head is not a language model's: name the folder of the model "
                     "that it was made from");
-  return architecture(type).config(file);
+  return config;
 }
 
 nlohmann::json config_json(const Config& config) { return architecture(config.architecture).json(config); }
@@ -65,6 +78,9 @@ void compare(const Config& ours, const Config& theirs, hugging_face::Differences
   hugging_face::compare_fields(fields, ours, theirs, differences,
                                [](const auto& field) { return concat("task.language.", field.name); });
   if (row.is_rotary) compare_rope(ours.rope_scaling, theirs.rope_scaling, differences);
+  if (!ours.label || !theirs.label) return;
+  differences.compare("task.objective", objective_of(*ours.label), objective_of(*theirs.label));
+  differences.compare("task.label.classes", ours.label->classes, theirs.label->classes);
 }
 
 std::vector<Piece> pieces(const Parameter& parameter, const Config& config, const std::string& prefix,
@@ -73,6 +89,7 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   const Architecture& row = architecture(config.architecture);
   const Names& names = row.names;
   const std::string name = parameter.name.substr(prefix.size());
+  if (heads::is_of_label_head(name)) return {{.name = name, .transposed = parameter.shape.size() == 2}};
   if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
   const bool is_matrix = parameter.shape.size() == 2;
   if (!names.is_split) return {{.name = name, .transposed = is_matrix && names.is_transposed}};
@@ -94,12 +111,16 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
 
 Config import_model(const std::string& folder, LanguageModel& model, const FolderPart& part) {
   const ConfigFile file(folder + "/config.json");
-  const Config theirs = read_config(part.config.empty() ? file : file.part(part.config.c_str()));
+  const std::optional<heads::LabelForm>& label = model.config().label;
+  const Config theirs =
+      read_config(part.config.empty() ? file : file.part(part.config.c_str()), label.has_value());
   hugging_face::Differences differences;
   compare(model.config(), theirs, differences);
   differences.raise(folder);
   const int64_t more = theirs.vocab_size - model.config().vocab_size;
-  hugging_face::import_weights(folder, model.parameters(), name_map(model, more, part));
+  hugging_face::NameMap map = name_map(model, more, part);
+  if (label) map = heads::with_label_head(std::move(map), *label, theirs.label.has_value());
+  hugging_face::import_weights(folder, model.parameters(), map);
   return theirs;
 }
 
@@ -114,7 +135,8 @@ nlohmann::ordered_json kept_config(const Config& config, nlohmann::ordered_json 
     values["architectures"] = {architecture(config.architecture).model_class};
     return values;
   }
-  nlohmann::json theirs = config_json(read_config(ConfigFile::of("config.json", values.dump())));
+  const ConfigFile file = ConfigFile::of("config.json", values.dump());
+  nlohmann::json theirs = config_json(read_config(file, /*may_have_labels=*/true));
   nlohmann::json changed = ours;
   const auto is_rope = [](const std::string& key) { return key.starts_with("rope_"); };
   bool has_other_rope = false;
@@ -135,7 +157,10 @@ std::vector<std::string> export_model(const std::string& folder, const LanguageM
   const hugging_face::NameMap map = name_map(model);
   const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
   hugging_face::export_weights(folder, model.parameters(), map, {}, form);
-  hugging_face::write_config(folder, kept_config(model.config(), came.config), form);
+  nlohmann::ordered_json config = kept_config(model.config(), came.config);
+  if (const auto& label = model.config().label)
+    config.update(nlohmann::ordered_json(heads::label_values(*label, model.architecture().classes())));
+  hugging_face::write_config(folder, config, form);
   return hugging_face::notes_of(form);
 }
 
@@ -181,10 +206,16 @@ std::vector<LoraTarget> lora_targets(const Config& config, uint32_t first_unit) 
 
 adapters::AdaptedModel adapted_model(const Config& config, const std::string& prefix) {
   const Names& names = architecture(config.architecture).names;
-  const bool tied = config.tie_word_embeddings;
+  const bool tied = config.tie_word_embeddings && !config.label;
+  const char* const task_type = !config.label                                        ? "CAUSAL_LM"
+                                : config.label->of == heads::LabelForm::Of::kSamples ? "SEQ_CLS"
+                                                                                     : "TOKEN_CLS";
   return {.targets = lora_targets(config),
           .pieces = [config, prefix](const Parameter& p) { return pieces(p, config, prefix); },
           .plain_name = names.plain,
+          .value = heads::as_in_folder(config.label),
+          .as_ours = heads::as_learnt(config.label),
+          .task_type = task_type,
           .has_conv1d = !names.is_transposed,
           .head = tied ? kHead : "",
           .tied_to = tied ? names.embedding : ""};
@@ -192,8 +223,10 @@ adapters::AdaptedModel adapted_model(const Config& config, const std::string& pr
 
 std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora) {
   ParameterPlace place;
-  place.registry->set_rule(
-      [&](Parameter& parameter) { parameter.trainable = adapters::is_trained(parameter, lora); });
+  place.registry->set_rule([&](Parameter& parameter) {
+    if (heads::is_of_label_head(parameter.name)) parameter.is_new = parameter.droppable = true;
+    parameter.trainable = adapters::is_trained(parameter, lora);
+  });
   auto model = std::make_shared<LanguageModel>(config, place, lora);
   place.registry->set_rule(nullptr);
   start_from_adapter(*model, lora);
@@ -222,6 +255,8 @@ std::vector<std::string> export_model(const std::string& folder, const LanguageM
                                       const adapters::LoraOptions& lora,
                                       const hugging_face::FolderTexts& came) {
   if (!lora.exports_adapter()) return export_model(folder, model, came);
+  if (const auto& label = model.config().label)
+    heads::write_adapter_label(folder, *label, model.architecture().classes());
   adapters::export_adapter(folder, model.parameters(), lora, adapted_model(model.config()), lora.base_model);
   return {};
 }

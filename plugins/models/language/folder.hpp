@@ -30,9 +30,11 @@ struct FolderPart {
 };
 
 // The configuration in config.json or an object in it. Throws an Error that names file, key and value where
-// the model is not one that we compute.
-Config read_config(const hugging_face::ConfigFile& file);
+// the model is not one that we compute. may_have_labels: a head for labels is none of those; else it is.
+Config read_config(const hugging_face::ConfigFile& file, bool may_have_labels = false);
 nlohmann::json config_json(const Config& config);
+// What a task's option `objective` calls such labels.
+std::string objective_of(const heads::LabelForm& form);
 
 // Adds what differs, but for the size of the vocabulary.
 void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences);

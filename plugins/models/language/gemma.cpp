@@ -110,6 +110,7 @@ const Architecture& gemma3() {
   static const Architecture kRow = [] {
     using namespace hugging_face;
     Architecture row = gemma("gemma3_text", "Gemma3TextConfig", "Gemma3ForCausalLM");
+    row.label_classes = "Gemma3Text";
     row.defaults.vocab_size = 262208;
     row.defaults.max_position_embeddings = 131072;
     row.defaults.full_attention_every = 6;

@@ -1,5 +1,6 @@
 // GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners"): layer norms, learnt
 // positions, a GELU, biases, and the embedding as output head. Matrices are (in, out) in its folders.
+#include "heads/label_folder.hpp"
 #include "language/architecture.hpp"
 
 namespace pipeline::language {
@@ -8,7 +9,8 @@ namespace pipeline::language {
 static std::string plain_name(const std::string& name) {
   constexpr const char *kPrefix = "transformer.", *kUntied = "lm_head.weight";
   if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return "";
-  return name == kUntied || name.starts_with(kPrefix) ? name : kPrefix + name;
+  const bool is_whole = name == kUntied || name.starts_with(kPrefix) || heads::is_of_label_head(name);
+  return is_whole ? name : kPrefix + name;
 }
 
 const Architecture& gpt2() {
@@ -73,6 +75,7 @@ const Architecture& gpt2() {
                 .up = "mlp.c_fc",
                 .down = "mlp.c_proj",
                 .last_norm = "transformer.ln_f",
+                .of_words = "classifier",
                 .is_transposed = false,
                 .is_split = false,
                 .plain = plain_name},

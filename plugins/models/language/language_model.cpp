@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "language/architecture.hpp"
 #include "language/folder.hpp"
@@ -44,6 +45,7 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
     return parameters().add({.name = name(plain),
                              .shape = {rows, config_.hidden_size},
                              .unit = unit(0),
+                             .droppable = plain == std::string_view(kHead),
                              .forms = PL_FORM_BFLOAT16},
                             normal(config_.initializer_range));
   };
@@ -51,7 +53,10 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
   if (names.positions != nullptr) positions_ = table(names.positions, config_.max_position_embeddings);
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) add_layer(i);
   last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
-  if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
+  if (config_.label)
+    add_label_head();
+  else if (!config_.tie_word_embeddings)
+    head_ = table(kHead, config_.vocab_size);
   adapters::add_lora(parameters(), lora, lora_targets(config_, place_.first_unit), layers_);
   if (config_.sliding_window > 0 && architecture_.has_local_positions)
     local_frequencies_ = transformer::rotary_frequencies(
@@ -61,6 +66,19 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
   frequencies_ = rope.frequencies(config_.head_width(), config_.rope_theta);
   if (rope.type == "longrope")
     long_frequencies_ = rope.frequencies(config_.head_width(), config_.rope_theta, /*is_long=*/true);
+}
+
+// As in transformers: one matrix, of texts without a bias.
+void LanguageModel::add_label_head() {
+  const bool is_of_texts = config_.label->of == heads::LabelForm::Of::kSamples;
+  const std::string plain = is_of_texts ? "score" : architecture_.names.of_words;
+  const int64_t width = config_.hidden_size, outputs = config_.label->outputs();
+  if (is_of_texts)
+    label_head_.weight = transformer::add_matrix(parameters(), name(plain), width, outputs, unit(0),
+                                                 config_.initializer_range);
+  else
+    label_head_ = transformer::add_linear(parameters(), name(plain), width, outputs, unit(0),
+                                          config_.initializer_range);
 }
 
 transformer::Norm LanguageModel::add_norm(const std::string& plain, int64_t width, uint32_t of_unit) {
@@ -228,6 +246,19 @@ at::Tensor LanguageModel::row_losses(const PackedBatch& batch, const ForwardPass
       {x})[0];
 }
 
+at::Tensor LanguageModel::with_labels(
+    const PackedBatch& batch, const ForwardPass& pass,
+    const std::function<at::Tensor(const at::Tensor& outputs)>& then) const {
+  batch.check(architecture_.name);
+  return pass.run_once(
+      unit(0),
+      [&](const Tensors& in) {
+        const at::Tensor normed = transformer::norm_rows(in[0].to(at::kFloat), last_norm_);
+        return Tensors{then(transformer::linear(normed.to(pass.compute), label_head_).to(at::kFloat))};
+      },
+      {body(batch, {}, batch.target_rows, pass, nullptr)})[0];
+}
+
 at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute,
                                  const Inserted& inserted) const {
   const at::NoGradGuard no_grad;
@@ -255,8 +286,9 @@ double LanguageModel::flops(const PackedBatch& batch) const {
     layers += 2 * static_cast<double>(batch.sequences.rows()) * width *
               (2 * queries + 2 * keys + (architecture_.gate ? 3 : 2) * inner);
   }
+  const int64_t outputs = config_.label ? config_.label->outputs() : config_.vocab_size;
   const double head =
-      2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(config_.vocab_size);
+      2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(outputs);
   return 3 * (layers + head);
 }
 

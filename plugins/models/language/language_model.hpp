@@ -4,6 +4,7 @@
 #include <pipeline/torch/parameter_registry.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +75,11 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor row_losses(const PackedBatch& batch, const ForwardPass& pass,
                         bool without_adapters = false) const;
 
+  // With Config::label, in place of the losses and of the logits: what `then` makes of what the head gives at
+  // the rows with a target, (T, label->outputs()) fp32. Differentiable; batch.targets do not matter.
+  at::Tensor with_labels(const PackedBatch& batch, const ForwardPass& pass,
+                         const std::function<at::Tensor(const at::Tensor& outputs)>& then) const;
+
   // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
   at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,
                     const Inserted& inserted = {}) const;
@@ -114,6 +120,7 @@ class LanguageModel : public generation::DecoderModel {
   uint32_t unit(uint32_t own) const { return place_.first_unit + own; }
   transformer::Norm add_norm(const std::string& plain, int64_t width, uint32_t unit);
   void add_layer(int64_t index);
+  void add_label_head();
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }
   transformer::Rotation rotation(const at::Tensor& positions, bool is_local) const;
   at::ScalarType stream_type() const;
@@ -129,6 +136,7 @@ class LanguageModel : public generation::DecoderModel {
   double lora_dropout_;
   at::Tensor embedding_, positions_;  // (V, C); a table of positions (P, C) or undefined
   at::Tensor head_;                   // (V, C); undefined: the embedding
+  transformer::Linear label_head_;    // in place of both
   std::vector<transformer::Layer> layers_;
   transformer::Norm last_norm_;
   // Frequencies of rotary positions; those of the local layers, and of long sequences, if others.

@@ -1,25 +1,15 @@
 #include "plugins/models/protein/label_head.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <filesystem>
-#include <string_view>
-#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
-#include <nlohmann/json.hpp>
 
-#include "core/safetensors/file.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
@@ -34,21 +24,6 @@ constexpr int64_t kBins = 64;
 // Log-odds of contacts before anything is learnt: some 3 in 100 pairs are.
 constexpr double kRarely = -3.5;
 
-using hugging_face::ConfigFile;
-using hugging_face::Piece;
-using nlohmann::json;
-
-constexpr const char *kOfChains = "ForSequenceClassification", *kOfResidues = "ForTokenClassification",
-                     *kOfPairs = "ForContactPrediction";
-constexpr const char* kAdapterFile = "labels.json";
-constexpr const char *kNumbers = "regression", *kOneClass = "single_label_classification";
-
-// The head's last layer gives numbers in the folder, and here what they are learnt as.
-bool gives_numbers(const std::string& parameter, const std::optional<LabelForm>& form) {
-  if (!form || !form->are_numbers || !is_of_label_head(parameter)) return false;
-  return form->of == LabelForm::Of::kResidues || parameter.starts_with("classifier.out_proj.");
-}
-
 }  // namespace
 
 std::string objective_of(const std::optional<LabelForm>& form) {
@@ -58,12 +33,7 @@ std::string objective_of(const std::optional<LabelForm>& form) {
                                              : residues::kClassification;
 }
 
-std::string per_of(const LabelForm& form) { return form.of == LabelForm::Of::kChains ? "chain" : "residue"; }
-
-bool is_of_label_head(const std::string& parameter) {
-  return parameter.starts_with("classifier.") || parameter.starts_with("score.") ||
-         parameter.starts_with("pair_head.");
-}
+std::string per_of(const LabelForm& form) { return form.of == LabelForm::Of::kSamples ? "chain" : "residue"; }
 
 LabelHead::LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64_t width, double deviation,
                      const char* of_residues)
@@ -72,11 +42,11 @@ LabelHead::LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64
     return transformer::add_linear(parameters, name, width, outputs, 0, deviation);
   };
   switch (form.of) {
-    case LabelForm::Of::kChains:
+    case LabelForm::Of::kSamples:
       dense_ = add("classifier.dense", width);
       out_ = add("classifier.out_proj", form.outputs());
       break;
-    case LabelForm::Of::kResidues:
+    case LabelForm::Of::kParts:
       out_ = add(of_residues, form.outputs());
       break;
     case LabelForm::Of::kPairs:
@@ -142,60 +112,9 @@ at::Tensor LabelHead::loss(const at::Tensor& outputs, const PackedProteins& batc
     }
     return sum;
   }
-  if (form_.are_numbers)
-    return transformer::total((outputs.view({-1}) - batch.values).square(), outputs.scalar_type());
-  return at::cross_entropy_loss(outputs, batch.targets, {}, at::Reduction::Sum);
-}
-
-at::Tensor LabelHead::told(const at::Tensor& outputs) const {
-  const at::NoGradGuard no_grad;
-  return form_.classes.empty() ? outputs : at::log_softmax(outputs, 1);
-}
-
-std::optional<LabelForm> read_label(const ConfigFile& file, const std::string& name) {
-  std::vector<std::string> architectures;
-  file.read("architectures", architectures);
-  const std::string architecture = architectures.empty() ? "" : architectures.front();
-  LabelForm form;
-  if (architecture == name + kOfPairs) return LabelForm{.of = LabelForm::Of::kPairs};
-  if (architecture != name + kOfChains && architecture != name + kOfResidues) return std::nullopt;
-  form.of = architecture == name + kOfChains ? LabelForm::Of::kChains : LabelForm::Of::kResidues;
-  form.classes = {"LABEL_0", "LABEL_1"};  // transformers' default
-  if (const json* const names = file.find("id2label")) {
-    form.classes.clear();
-    for (size_t i = 0; names->is_object() && i < names->size(); ++i) {
-      const auto found = names->find(std::to_string(i));
-      if (found == names->end() || !found->is_string())
-        file.fail("id2label", "must have the name of each class by its number, from \"0\" on");
-      form.classes.push_back(found->get<std::string>());
-    }
-    if (form.classes.empty()) file.fail("id2label", "must be an object with the name of each class");
-  }
-  std::string kind = form.classes.size() == 1 ? kNumbers : kOneClass;
-  file.read("problem_type", kind);
-  if (kind != kNumbers && kind != kOneClass)
-    file.fail("problem_type", concat("only \"", kNumbers, "\" and \"", kOneClass, "\" are supported"));
-  form.are_numbers = kind == kNumbers;
-  if (form.are_numbers && form.classes.size() != 1)
-    file.fail("problem_type", concat("with ", form.classes.size(), " labels: only one number is supported"));
-  if (form.are_numbers) form.classes.clear();
-  return form;
-}
-
-void write_label(const LabelForm& form, const std::string& name, json& values) {
-  using Of = LabelForm::Of;
-  values["architectures"] = {name + (form.of == Of::kChains     ? kOfChains
-                                     : form.of == Of::kResidues ? kOfResidues
-                                                                : kOfPairs)};
-  if (form.of == Of::kPairs) return;
-  values["problem_type"] = form.are_numbers ? kNumbers : kOneClass;
-  const std::vector<std::string> names =
-      form.are_numbers ? std::vector<std::string>{"LABEL_0"} : form.classes;
-  values["id2label"] = values["label2id"] = json::object();
-  for (size_t i = 0; i < names.size(); ++i) {
-    values["id2label"][std::to_string(i)] = names[i];
-    values["label2id"][names[i]] = i;
-  }
+  return transformer::total(
+      heads::row_losses(form_, outputs, form_.are_numbers ? batch.values : batch.targets),
+      outputs.scalar_type());
 }
 
 void compare_label(hugging_face::Differences& differences, const std::optional<LabelForm>& ours,
@@ -207,63 +126,9 @@ void compare_label(hugging_face::Differences& differences, const std::optional<L
   differences.compare("task.label.classes", ours->classes, theirs->classes);
 }
 
-void write_adapter_label(const std::string& adapter, const LabelForm& form, const std::string& name) {
-  json values;
-  write_label(form, name, values);
-  hugging_face::write_text(adapter + "/" + kAdapterFile, values.dump(2) + "\n");
-}
-
-std::optional<LabelForm> read_adapter_label(const std::string& adapter, const std::string& name) {
-  const std::string path = adapter + "/" + kAdapterFile;
-  if (adapter.empty() || !std::filesystem::exists(path)) return std::nullopt;
-  return read_label(ConfigFile(path), name);
-}
-
 bool predicts_labels(const std::string& folder) {
-  const ConfigFile file(folder + "/config.json");
-  return read_label(file, file.type({"esm", "esmc"}) == "esm" ? "Esm" : "Esmc").has_value();
-}
-
-bool adapter_predicts_labels(const std::string& adapter) {
-  const auto names = safetensors::Folder::open(adapter, "adapter_model.safetensors").names();
-  return std::ranges::any_of(names, [](const std::string& name) {
-    return std::ranges::any_of(std::array{".classifier.", ".score.", ".pair_head."},
-                               [&](const char* head) { return name.find(head) != std::string::npos; });
-  });
-}
-
-std::function<at::Tensor(const ParameterRegistry::Declared&)> as_in_folder(
-    const std::optional<LabelForm>& form,
-    std::function<at::Tensor(const ParameterRegistry::Declared&)> value) {
-  if (!form || !form->are_numbers) return value;
-  return [form = *form, value = std::move(value)](const ParameterRegistry::Declared& parameter) {
-    const at::Tensor own = value ? value(parameter) : parameter.value();
-    if (!gives_numbers(parameter.name, form)) return own;
-    const bool is_bias = parameter.name.ends_with(".bias");
-    return own.detach().to(at::kCPU, at::kFloat) * form.deviation + (is_bias ? form.mean : 0);
-  };
-}
-
-std::function<void(const Parameter&, at::Tensor&)> as_learnt(const std::optional<LabelForm>& form) {
-  if (!form || !form->are_numbers) return nullptr;
-  return [form = *form](const Parameter& parameter, at::Tensor& value) {
-    if (!gives_numbers(parameter.name, form)) return;
-    value.sub_(parameter.name.ends_with(".bias") ? form.mean : 0).div_(form.deviation);
-  };
-}
-
-hugging_face::NameMap with_label_head(hugging_face::NameMap map, const LabelForm& form,
-                                      const std::string& folder) {
-  const bool has_head = predicts_labels(folder);
-  map.head = map.tied_to = "";
-  map.as_ours = as_learnt(form);
-  map.pieces = [pieces = std::move(map.pieces), has_head](const Parameter& parameter) {
-    return is_of_label_head(parameter.name) && !has_head ? std::vector<Piece>() : pieces(parameter);
-  };
-  map.plain_name = [plain = std::move(map.plain_name)](const std::string& name) {
-    return name.starts_with("lm_head.") ? "" : plain ? plain(name) : name;
-  };
-  return map;
+  const hugging_face::ConfigFile file(folder + "/config.json");
+  return heads::read_label(file, file.type({"esm", "esmc"}) == "esm" ? "Esm" : "Esmc").has_value();
 }
 
 }  // namespace pipeline::protein

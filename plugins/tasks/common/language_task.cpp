@@ -66,7 +66,8 @@ tokenizer::TrainingTexts training_texts(const messages::StoredTexts& texts, int6
 
 std::optional<language::Config> read_language_model(const tokenizer::TokenizerOptions& tokenizer,
                                                     const language::LanguageOptions& language,
-                                                    const fs::path& init_from, const ModelOptions& say) {
+                                                    const fs::path& init_from, const ModelOptions& say,
+                                                    bool may_have_labels) {
   tokenizer::check_tokenizer(say, tokenizer.path);
   const auto tell_adapter = [&](const language::Config& model) {
     adapters::tell_adapter(say, "language.lora.", language::adapted_model(model), language.lora,
@@ -77,7 +78,8 @@ std::optional<language::Config> read_language_model(const tokenizer::TokenizerOp
     return std::nullopt;
   }
   const fs::path file = init_from / "config.json";
-  const language::Config theirs = language::read_config(hugging_face::ConfigFile(file.string()));
+  const language::Config theirs =
+      language::read_config(hugging_face::ConfigFile(file.string()), may_have_labels);
   hugging_face::check_weights(init_from.string());
   language::tell_options(say, "language.", file, theirs, language);
   tell_adapter(theirs);

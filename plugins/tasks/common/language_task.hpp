@@ -91,7 +91,7 @@ tokenizer::TrainingTexts training_texts(const messages::StoredTexts& texts, int6
 std::optional<language::Config> read_language_model(const tokenizer::TokenizerOptions& tokenizer,
                                                     const language::LanguageOptions& language,
                                                     const std::filesystem::path& init_from,
-                                                    const ModelOptions& say);
+                                                    const ModelOptions& say, bool may_have_labels = false);
 
 // The model starts as the folder's, and the tokenizer carries what lies beside its weights. The log has what
 // became of tokens that one of the two lacks.
@@ -142,7 +142,7 @@ class TokenizerTask : public TaskT {
   TaskTokenizer tokenizer_;
 };
 
-// The base of a task whose model learns the next token of sequences. ConfigT has the group `loss`, too;
+// The base of a task whose model learns the next token of sequences. ConfigT may have the group `loss`;
 // BatchT has `packed`, a language::PackedBatch, `ids` of its samples, and `sources` of these, where training
 // has several; `ends` of the samples, as rows, unless each is a sequence.
 template <class ConfigT, class ModelT, class BatchT>
@@ -156,7 +156,8 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
     return info_of(batch.packed, static_cast<double>(batch.packed.target_rows.size()), batch.ids.size());
   }
   LossSum loss(const BatchT& batch) override {
-    language::LossDetails details{.terms = this->config().loss.of(this->pass())};
+    language::LossDetails details;
+    if constexpr (requires { this->config().loss; }) details.terms = this->config().loss.of(this->pass());
     const bool has_metrics = details.terms.any() || !batch.sources.empty();
     if (has_metrics) {
       const at::Tensor& targets = batch.packed.targets;
@@ -198,10 +199,10 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
 
   std::shared_ptr<language::LanguageModel> build_model() override {
     const TaskTokenizer& tokenizer = this->tokenizer();
-    return language::make_adapted(
-        this->config().language.model(
-            {tokenizer->vocab_size(), tokenizer.own_tokens().begin, tokenizer->eot()}),
-        this->config().language.lora);
+    language::Config model = this->config().language.model(
+        {tokenizer->vocab_size(), tokenizer.own_tokens().begin, tokenizer->eot()});
+    model.label = label();
+    return language::make_adapted(model, this->config().language.lora);
   }
   void import_model(const std::filesystem::path& folder) override {
     import_language_model(folder, this->context(), this->config().language.lora, this->model(),
@@ -211,6 +212,10 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
     export_language_model(folder, this->context(), this->config().language.lora, this->model(),
                           this->tokenizer());
   }
+
+ protected:
+  // Of a model that has a head for labels in place of the output head.
+  virtual std::optional<heads::LabelForm> label() const { return std::nullopt; }
 };
 
 }  // namespace pipeline::tasks::common

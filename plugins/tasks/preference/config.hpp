@@ -50,7 +50,6 @@ struct PreferenceConfig {
   language::LanguageOptions language;
   conversation::TemplateOptions chat;
   PreferenceOptions preference;
-  language::LossOptions loss;
   GenerateOptions generate;
   AskOptions ask;
 

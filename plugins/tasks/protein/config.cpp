@@ -1,5 +1,6 @@
 // What options of a model say together, and what follows from its folder.
 #include "plugins/tasks/protein/config.hpp"
+#include "heads/label_folder.hpp"
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/data/residues/alphabet.hpp"
@@ -9,7 +10,6 @@
 namespace pipeline::tasks::protein {
 
 using pipeline::protein::LabelForm;
-using pipeline::protein::read_adapter_label;
 
 void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
   const auto refuse = [&](std::initializer_list<const char*> keys, const std::string& problem) {
@@ -68,7 +68,7 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     const encoder::Config theirs = encoder::read_config(*model->row, path.string());
     tell("model", std::string(model->row->name));
     tell_label(theirs.label ? theirs.label
-                            : read_adapter_label(model->lora.init_from.string(), model->row->classes));
+                            : heads::read_adapter_label(model->lora.init_from.string(), model->row->classes));
     return model->tell(say, theirs, init_from);
   }
   tell("model", std::string("encoder-decoder"));

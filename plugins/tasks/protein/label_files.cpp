@@ -64,7 +64,7 @@ void each_pair(const LabelledSample& one, const Visit& visit) {
   const proteins::Sample& sample = one.sample;
   for (uint32_t i = 0; i < sample.size(); ++i)
     for (uint32_t j = i + 1; j < sample.size(); ++j)
-      if (sample.position(j) - sample.position(i) >= proteins::kLeastApart)
+      if (sample.position(j) - sample.position(i) >= residues::kLeastApart)
         visit(i, j, one.predicted[i * sample.size() + j]);
 }
 
@@ -204,8 +204,8 @@ class ContactFiles : public LabelFiles {
 }  // namespace
 
 std::unique_ptr<LabelFiles> label_files_of(const LabelForm& form) {
-  if (form.of == Of::kChains) return std::make_unique<ChainLabelFiles>(form);
-  if (form.of == Of::kResidues) return std::make_unique<ResidueLabelFiles>(form);
+  if (form.of == Of::kSamples) return std::make_unique<ChainLabelFiles>(form);
+  if (form.of == Of::kParts) return std::make_unique<ResidueLabelFiles>(form);
   return std::make_unique<ContactFiles>();
 }
 

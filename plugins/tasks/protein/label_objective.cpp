@@ -10,22 +10,14 @@
 
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/labels/labels.hpp"
+#include "plugins/scores/labels/report.hpp"
 #include "plugins/tasks/protein/label_files.hpp"
-#include "plugins/tasks/protein/label_report.hpp"
 #include "plugins/tasks/protein/objective.hpp"
 
 namespace pipeline::tasks::protein {
 namespace {
 
 using Of = LabelForm::Of;
-
-std::string quoted(const std::vector<std::string>& classes) {
-  constexpr size_t kMostShown = 20;
-  std::vector<std::string> all;
-  for (const std::string& name : classes) all.push_back("\"" + name + "\"");
-  return proteins::first_of(all, kMostShown);
-}
 
 // Consecutive residues, with at least one that has a label.
 std::vector<int64_t> crop_with_label(const proteins::Sample& sample, const proteins::SampleLabels& labels,
@@ -43,14 +35,14 @@ std::vector<int64_t> crop_with_label(const proteins::Sample& sample, const prote
 // Samples packed with what is to be predicted of them.
 class LabelPacker {
  public:
-  LabelPacker(const LabelForm& form, const proteins::LabelScale& scale) : form_(form), scale_(scale) {}
+  LabelPacker(const LabelForm& form, const records::LabelScale& scale) : form_(form), scale_(scale) {}
 
   // rows: of the sample, consecutive. labels: null where nothing is known of them.
   void add(const proteins::Sample& sample, const std::vector<int64_t>& rows,
            const proteins::SampleLabels* labels) {
     proteins::Masking masking = proteins::nothing_masked(
         std::span(sample.codes).subspan(static_cast<size_t>(rows.front()), rows.size()));
-    if (form_.of == Of::kChains) {
+    if (form_.of == Of::kSamples) {
       masking.is_target.front() = 1;
     } else if (form_.of == Of::kPairs || labels == nullptr) {
       std::ranges::fill(masking.is_target, uint8_t{1});
@@ -58,7 +50,7 @@ class LabelPacker {
     if (labels != nullptr && form_.of == Of::kPairs) add_pairs(sample, rows, *labels);
     for (size_t k = 0; labels != nullptr && form_.of != Of::kPairs && k < labels->places.size(); ++k) {
       const int64_t place = labels->places[k];
-      if (form_.of == Of::kResidues) {
+      if (form_.of == Of::kParts) {
         if (place < rows.front() || place > rows.back()) continue;
         masking.is_target[static_cast<size_t>(place - rows.front())] = 1;
       }
@@ -81,7 +73,7 @@ class LabelPacker {
   int64_t number_of(const std::string& name) const {
     if (const auto number = scale_.number_of(name)) return static_cast<int64_t>(*number);
     fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
-              quoted(scale_.classes), ": leave out what is of another class");
+              records::quoted(scale_.classes), ": leave out what is of another class");
   }
   void add_pairs(const proteins::Sample& sample, const std::vector<int64_t>& rows,
                  const proteins::SampleLabels& labels) {
@@ -92,7 +84,7 @@ class LabelPacker {
     for (size_t i = 0; i < length; ++i)
       for (size_t j = 0; j < length; ++j)
         if (sample.has_frame(first + i) && sample.has_frame(first + j) &&
-            std::abs(sample.position(first + i) - sample.position(first + j)) >= proteins::kLeastApart)
+            std::abs(sample.position(first + i) - sample.position(first + j)) >= residues::kLeastApart)
           at(i, j) = residues::kNoContact;
     for (const auto& [i, j] : labels.contacts)
       if (i >= first && j < first + length)
@@ -100,7 +92,7 @@ class LabelPacker {
   }
 
   const LabelForm& form_;
-  const proteins::LabelScale& scale_;
+  const records::LabelScale& scale_;
   Packer packer_{Packing::kSequence};
   std::vector<int64_t> classes_;
   std::vector<float> numbers_;
@@ -148,7 +140,7 @@ class LabelSums {
         confusion_(form.classes.size()) {}
 
   // Adds the next sample: its loss, and of how many labels that is the sum; figures go to `record`.
-  std::pair<double, double> add(std::span<const float> predicted, LabelRecord& record) {
+  std::pair<double, double> add(std::span<const float> predicted, labels::LabelRecord& record) {
     ++sample_;
     return form_.of == Of::kPairs ? add_pairs(predicted, record) : add_rows(predicted, record);
   }
@@ -157,7 +149,7 @@ class LabelSums {
  private:
   static at::Tensor host(const at::Tensor& t) { return t.defined() ? t.to(at::kCPU) : t; }
 
-  std::pair<double, double> add_pairs(std::span<const float> predicted, LabelRecord& record) {
+  std::pair<double, double> add_pairs(std::span<const float> predicted, labels::LabelRecord& record) {
     const std::span right(pairs_.const_data_ptr<uint8_t>() + pair_, predicted.size());
     const std::span at(positions_.const_data_ptr<int64_t>() + packed_.sequences.start(sample_ - 1),
                        static_cast<size_t>(packed_.sequences.length(sample_ - 1)));
@@ -172,7 +164,7 @@ class LabelSums {
     pair_ += predicted.size();
     return {loss / std::max(counted, 1.0), 1};
   }
-  std::pair<double, double> add_rows(std::span<const float> predicted, LabelRecord& record) {
+  std::pair<double, double> add_rows(std::span<const float> predicted, labels::LabelRecord& record) {
     const auto outputs = static_cast<size_t>(form_.outputs());
     double loss = 0;
     for (size_t k = 0; k < predicted.size(); k += outputs, ++row_) {
@@ -221,7 +213,7 @@ class LabelObjective : public Objective {
       form.of = Of::kPairs;
       return form;
     }
-    form.of = config().label.is_per_residue() ? Of::kResidues : Of::kChains;
+    form.of = config().label.is_per_residue() ? Of::kParts : Of::kSamples;
     form.are_numbers = labels_.are_numbers();
     form.classes = scale_->classes;
     form.mean = scale_->mean, form.deviation = scale_->deviation;
@@ -238,9 +230,9 @@ class LabelObjective : public Objective {
       const auto size = static_cast<int64_t>(sample.size());
       const bool is_cropped = request.purpose == Purpose::kTrain && size > most;
       packer.add(sample,
-                 !is_cropped              ? all_rows(sample)
-                 : form.of == Of::kChains ? proteins::crop_contiguous(size, most, seed)
-                                          : crop_with_label(sample, labels, most, seed),
+                 !is_cropped               ? all_rows(sample)
+                 : form.of == Of::kSamples ? proteins::crop_contiguous(size, most, seed)
+                                           : crop_with_label(sample, labels, most, seed),
                  &labels);
     }
     ProteinBatch batch = batch_of(request);
@@ -256,21 +248,41 @@ class LabelObjective : public Objective {
     ToldLabels told(batch.packed, form, inference.model.labels(batch.packed, inference.pass));
     LabelSums sums(batch.packed, form);
     const bool is_full = sink.purpose() == Purpose::kEvaluate,
-               keeps_records = is_full || form.of != Of::kResidues || form.are_numbers;
+               keeps_records = is_full || form.of != Of::kParts || form.are_numbers;
     for (const uint64_t id : batch.ids) {
       const std::span<const float> predicted = told.next();
       if (is_full) require_numbers(predicted, dataset().name(batch.split, id), "prediction");
-      LabelRecord record{.cluster = dataset().row(batch.split, id).cluster_key};
+      labels::LabelRecord record{.group = dataset().row(batch.split, id).cluster_key};
       const auto [loss, count] = sums.add(predicted, record);
       if (form.are_numbers) record.right = dataset().labels(batch.split, id).numbers;
       sink.value("loss", loss, count);
-      if (keeps_records) sink.record(id, LabelRecord::kKey, record.pack());
+      if (keeps_records) sink.record(id, labels::LabelRecord::kKey, record.pack());
     }
-    send_confusion(sink, sums.confusion());
+    labels::send_confusion(sink, sums.confusion());
   }
-  std::vector<Metric> metrics() const override { return label_metrics(labels_); }
+  std::vector<Metric> metrics() const override {
+    return {{.name = "loss",
+             .help = labels_.are_contacts()
+                         ? "cross-entropy per pair of residues, the mean over chains, in nats"
+                     : labels_.are_numbers() ? "squared error over the variance of the training data"
+                                             : "cross-entropy per label, in nats"}};
+  }
   void report(const Report& report, const ReportSink& sink) const override {
-    report_labels(labels_, scale_.value_or(proteins::LabelScale()), report, sink);
+    using What = labels::Predicted::What;
+    const records::LabelScale scale = scale_.value_or(records::LabelScale());
+    labels::report_labels({.what = labels_.are_contacts()  ? What::kContacts
+                                   : labels_.are_numbers() ? What::kNumbers
+                                                           : What::kClasses,
+                           .classes = scale.classes,
+                           .usual = scale.usual,
+                           .mean = scale.mean,
+                           .deviation = scale.deviation,
+                           .training_mean = scale.count > 0 ? std::optional(scale.mean) : std::nullopt,
+                           .noun = labels_.are_contacts()  ? "chain"
+                                   : labels_.are_numbers() ? "number"
+                                                           : "label",
+                           .accuracy = labels_.options().is_from_backbone() ? "Q3 (accuracy)" : "accuracy"},
+                          report, sink);
   }
   std::vector<std::string> prediction_columns() const override { return label_files_of(*head())->columns(); }
   void predict(const ProteinBatch& batch, const Inference& inference,
@@ -313,7 +325,7 @@ class LabelObjective : public Objective {
                      "\": what is learnt is found in the data again");
       scale_.reset();
     }
-    proteins::LabelCounts counts;
+    records::LabelCounts counts;
     if (trains || !scale_) counts = dataset().label_counts();
     if (!scale_) {
       const std::vector<std::string>& named = config().label.classes;
@@ -323,68 +335,17 @@ class LabelObjective : public Objective {
       scale_->kind = labels_.kind();
       scale_->where = labels_.where();
     }
-    tell_passed_over(counts);
+    counts.warn_of_words(labels_.where(), labels_.are_numbers(), context());
     if (labels_.are_numbers()) {
       scale_->classes.clear();
       context().info("labels     numbers, learnt as (number - ", scale_->mean, ") / ", scale_->deviation);
       return;
     }
-    check_classes(counts);
-    context().info("labels     ", scale_->classes.size(), " classes: ", quoted(scale_->classes));
+    counts.check_classes(*scale_, context(), setting().errors);
+    context().info("labels     ", scale_->classes.size(), " classes: ", records::quoted(scale_->classes));
   }
-  // Tells of words that look like labels, and of numbers that look like none.
-  void tell_passed_over(const proteins::LabelCounts& counts) const {
-    std::vector<std::string> words;
-    uint64_t all = 0;
-    for (const auto& [word, count] : counts.passed_over()) {
-      words.push_back(concat(count, " \"", word, "\""));
-      all += count;
-    }
-    if (all > 0)
-      context().warn(
-          "labels     ", proteins::counted(all, "value"), " of \"", labels_.where(),
-          "\" passed over, as words for no label: ", proteins::first_of(words),
-          labels_.are_numbers() ? "" : "; a class of that name must be named in task.label.classes");
-    if (counts.ignore_indices() > 0)
-      context().warn("labels     ", proteins::counted(counts.ignore_indices(), "number"), " of \"",
-                     labels_.where(),
-                     "\" learnt as -100, which programs write where there is no label: if it is none, set "
-                     "task.label.missing = \"-100\"");
-  }
-  void check_classes(const proteins::LabelCounts& counts) const {
-    const ConfigErrors& config_error = setting().errors;
-    const std::vector<std::string>& classes = scale_->classes;
-    constexpr size_t kMost = proteins::LabelCounts::kMostClasses;
-    if (classes.empty())
-      config_error("label.classes",
-                   "must name the model's classes, in its order: neither data nor weights do");
-    if (classes.size() < 2 || classes.size() > kMost)
-      config_error(
-          "objective",
-          concat("= \"classification\": the data has ",
-                 classes.size() == 1 ? concat("1 class, ", classes.front())
-                                     : concat("more than ", kMost, " classes"),
-                 ": must be 2 to ", kMost,
-                 classes.size() == 1 ? "" : "; are they numbers (task.objective = \"regression\")?"));
-    std::vector<std::string> unknown, unseen;
-    for (const auto& [name, count] : counts.classes())
-      if (!scale_->number_of(name)) unknown.push_back(name);
-    for (auto one = classes.begin(); one != classes.end(); ++one) {
-      if (std::find(one + 1, classes.end(), *one) != classes.end())
-        config_error("label.classes", concat("has \"", *one, "\" twice: each class must have its own name"));
-      const auto found = counts.classes().find(*one);
-      if (found == counts.classes().end() || found->second == 0) unseen.push_back(*one);
-    }
-    if (!unknown.empty())
-      config_error("label.classes",
-                   concat("the data has also ", quoted(unknown), ", and the model ", quoted(classes),
-                          ": name all of them, or leave their samples out"));
-    if (!unseen.empty() && context().run().purpose == PL_PURPOSE_TRAIN)
-      context().warn("labels     without a training sample, so that they cannot be learnt: ", quoted(unseen));
-  }
-
   const proteins::Labels labels_;
-  std::optional<proteins::LabelScale> scale_;  // from the weights, or the training data
+  std::optional<records::LabelScale> scale_;  // from the weights, or the training data
 };
 
 }  // namespace

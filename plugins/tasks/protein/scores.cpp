@@ -15,7 +15,7 @@
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/intervals/interval.hpp"
-#include "plugins/tasks/protein/label_report.hpp"
+#include "plugins/scores/labels/report.hpp"
 
 namespace pipeline::tasks::protein {
 
@@ -264,12 +264,12 @@ void report_scores(std::span<const EvaluationValue> sent, const ReportSink& sink
   sink.text(by_amino_acid(values));
   std::vector<std::string> letters;
   for (const char letter : residues::kAminoAcids) letters.emplace_back(1, letter);
-  show_confusion(values.confusion, letters,
-                 {.title = "Masked residues: what is right, and what is predicted",
-                  .high = 0.5,
-                  .low_label = "0 of the residues",
-                  .high_label = "half of them or more"},
-                 sink);
+  labels::show_confusion(values.confusion, letters,
+                         {.title = "Masked residues: what is right, and what is predicted",
+                          .high = 0.5,
+                          .low_label = "0 of the residues",
+                          .high_label = "half of them or more"},
+                         sink);
 }
 
 }  // namespace pipeline::tasks::protein

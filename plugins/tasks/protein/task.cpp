@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "adapters/lora_options.hpp"
+#include "heads/label_folder.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/data/proteins/samples.hpp"
 #include "plugins/models/encoder/protein_encoder.hpp"
@@ -157,7 +158,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   const bool lacks_head = objective_->head() && !pipeline::protein::predicts_labels(folder.string()),
              trains = run().purpose == PL_PURPOSE_TRAIN;
   const std::string adapter = config().sequence_model().lora.init_from.string();
-  if (lacks_head && !trains && (adapter.empty() || !pipeline::protein::adapter_predicts_labels(adapter)))
+  if (lacks_head && !trains && (adapter.empty() || !heads::adapter_predicts_labels(adapter)))
     config_error("objective", concat("needs a head for labels, which ", folder.string(),
                                      " does not have: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())

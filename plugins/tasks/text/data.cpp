@@ -86,7 +86,7 @@ const Corpus::Stores& Corpus::store(Split split) const {
   return stores_[at];
 }
 
-void Corpus::leave_out_unanswered() {
+void Corpus::leave_out_unanswered(const char* lacks) {
   const Stores& all = store(Split::kTest);
   if (all.stores().empty()) return;
   const stores::TokenStore& test = all.stores().front();
@@ -97,8 +97,8 @@ void Corpus::leave_out_unanswered() {
   });
   const uint64_t records = test.report().records, dropped = records - test.report().used;
   context_.info("evaluated  ", answered_.size(), " of the ", records,
-                " records of the test file: ", test.size() - answered_.size(), " have no summary, and ",
-                dropped, dropped == 1 ? " was dropped" : " were dropped");
+                " records of the test file: ", test.size() - answered_.size(), " ", lacks, ", and ", dropped,
+                dropped == 1 ? " was dropped" : " were dropped");
 }
 
 void Corpus::log_held_out(const char* noun) const {

@@ -69,7 +69,8 @@ class Corpus {
   void ask(std::string sample) { asked_ = std::move(sample); }
   // From now on the test split has those samples alone that have something to be compared with, unless none
   // has.
-  void leave_out_unanswered();
+  // `lacks`, for the log: "have no summary".
+  void leave_out_unanswered(const char* lacks);
   // What became of the share that is held out for validation, for the log. noun: of samples.
   void log_held_out(const char* noun) const;
 

@@ -185,7 +185,8 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest})
       static_cast<void>(corpus_->size(split));
     corpus_->log_held_out(held_out_noun());
-    if (this->run().purpose == PL_PURPOSE_EVALUATE) corpus_->leave_out_unanswered();
+    if (this->run().purpose == PL_PURPOSE_EVALUATE)
+      corpus_->leave_out_unanswered("have nothing to compare with");
     const uint64_t train = corpus_->size(Split::kTrain), validation = corpus_->size(Split::kVal),
                    test = corpus_->size(Split::kTest);
     this->context().info("data       ", train, " training, ", validation, " validation, ", test, " test ",

@@ -119,9 +119,9 @@ TEST(Labels, WordsForNoneAreNone) {
   EXPECT_THAT(read(residues::kClassification, "residue", "-100,1,nan,1", 4, {"1", "-100"}).classes,
               ElementsAre("-100", "1", "1"));
   EXPECT_THAT(read(residues::kClassification, "chain", "none").classes, ElementsAre("none"));
-  LabelCounts counts;
-  counts.add(read(residues::kClassification, "residue", "nan,1,-100,nan"), false);
-  counts.add(read(residues::kRegression, "residue", "-100,1,-100.0,nan"), true);
+  records::LabelCounts counts;
+  add(read(residues::kClassification, "residue", "nan,1,-100,nan"), false, counts);
+  add(read(residues::kRegression, "residue", "-100,1,-100.0,nan"), true, counts);
   EXPECT_THAT(counts.passed_over(), ElementsAre(Pair("-100", 1), Pair("nan", 3)));
   EXPECT_EQ(counts.ignore_indices(), 2u);
   EXPECT_THAT(read(residues::kRegression, "residue", "0.50,nan,5000000.10,1").texts,
@@ -137,29 +137,33 @@ TEST(LabelsOfABackbone, NeedOne) {
 }
 
 TEST(LabelScale, IsThatOfTheTrainingData) {
-  LabelCounts counts;
+  records::LabelCounts counts;
   SampleLabels numbers;
   numbers.places = {0, 1, 2};
   numbers.numbers = {2, 4, 9};
-  counts.add(numbers, true);
+  add(numbers, true, counts);
   numbers.numbers = {1e6, 0, 0};
-  counts.add(numbers, false);
-  const LabelScale scale = counts.scale({});
+  add(numbers, false, counts);
+  const records::LabelScale scale = counts.scale({});
   EXPECT_DOUBLE_EQ(scale.mean, 5);
   EXPECT_DOUBLE_EQ(scale.deviation, std::sqrt((9.0 + 1 + 16) / 2));
 
-  LabelCounts words;
+  records::LabelCounts words;
   SampleLabels classes;
   classes.classes = {"b", "a", "b"};
-  words.add(classes, true);
+  add(classes, true, words);
   classes.classes = {"c", "c", "c", "c"};
-  words.add(classes, false);
+  add(classes, false, words);
   EXPECT_THAT(words.scale({}).classes, ElementsAre("a", "b", "c"));
   EXPECT_EQ(words.scale({}).usual, "b") << "what is only held out is not known";
   EXPECT_THAT(words.scale({"c", "b", "a"}).classes, ElementsAre("c", "b", "a"));
   EXPECT_EQ(words.scale({}).number_of("c"), 2u);
   EXPECT_EQ(words.scale({}).number_of("d"), std::nullopt);
-  EXPECT_THAT(LabelCounts().scale({}).classes, IsEmpty());
+  EXPECT_THAT(records::LabelCounts().scale({}).classes, IsEmpty());
+
+  records::LabelCounts digits;
+  for (const char* digit : {"10", "9", "2"}) digits.add(digit, true);
+  EXPECT_THAT(digits.scale({}).classes, ElementsAre("2", "9", "10")) << "in the order of the numbers";
 }
 
 // What weights were trained with: content keys, and sets of them.

@@ -99,13 +99,13 @@ TEST(LabelHeadOfPairs, HasTheGradientOfItsLoss) {
 
 TEST(LabelHead, TakesTheParametersOfUnitsOnlyWithinThem) {
   for (const protein::LabelForm::Of of :
-       {protein::LabelForm::Of::kChains, protein::LabelForm::Of::kResidues, protein::LabelForm::Of::kPairs}) {
+       {protein::LabelForm::Of::kSamples, protein::LabelForm::Of::kParts, protein::LabelForm::Of::kPairs}) {
     ProteinEncoder model(esm2(),
                          with(of, of == protein::LabelForm::Of::kPairs ? std::vector<std::string>()
                                                                        : std::vector<std::string>{"a", "b"}));
     fill_with_numbers(model);
     protein::PackedProteins batch = pairs_batch();
-    if (of == protein::LabelForm::Of::kChains)
+    if (of == protein::LabelForm::Of::kSamples)
       batch.target_rows = {0, batch.sequences.start(1)}, batch.targets = at::ones({2}, at::kLong);
     const double expected = number(model.loss(batch, {}).sum);
     std::vector<at::Tensor> values;

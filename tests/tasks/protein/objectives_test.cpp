@@ -4,7 +4,7 @@
 
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/tasks/protein/label_report.hpp"
+#include "plugins/scores/labels/report.hpp"
 #include "tests/tasks/protein/small_task.hpp"
 
 namespace pipeline::tasks::protein {
@@ -119,7 +119,7 @@ TEST(LearntLabels, GoIntoTheStateWithTheWeights) {
 TEST(LearntLabels, OfTheWeightsAreUsedWithoutTraining) {
   Labelled labels(residues::kClassification, "kind", PL_PURPOSE_EVALUATE);
   proteins::TaskState state;
-  state.labels = proteins::LabelScale{.classes = {"two", "one"}, .kind = "classification chain"};
+  state.labels = records::LabelScale{.classes = {"two", "one"}, .kind = "classification chain"};
   labels.objective->take_from(state);
   EXPECT_THAT(labels.open().head()->classes, ElementsAre("two", "one"));
 }
@@ -127,7 +127,7 @@ TEST(LearntLabels, OfTheWeightsAreUsedWithoutTraining) {
 TEST(LearntLabels, OfAnotherKindAreNotTaken) {
   Labelled labels(residues::kClassification, "kind", PL_PURPOSE_EVALUATE);
   proteins::TaskState state;
-  state.labels = proteins::LabelScale{.classes = {"two", "one"}, .kind = "classification residue"};
+  state.labels = records::LabelScale{.classes = {"two", "one"}, .kind = "classification residue"};
   labels.objective->take_from(state);
   EXPECT_THAT(labels.open().head()->classes, ElementsAre("one", "two"));
 }
@@ -167,7 +167,7 @@ TEST(LearntLabels, AreRecordedOfEachSample) {
   Sent sent;
   labels.objective->evaluate(labels.batch(Split::kTrain, {0, 1}), labels.inference(), sent.evaluation());
   ASSERT_EQ(sent.records.size(), 2u);
-  const LabelRecord record = LabelRecord::unpack(sent.records[1]);
+  const labels::LabelRecord record = labels::LabelRecord::unpack(sent.records[1]);
   EXPECT_THAT(record.values, ElementsAre(-1.0f));
   EXPECT_THAT(record.right, ElementsAre(3.0));
 }
@@ -175,7 +175,7 @@ TEST(LearntLabels, AreRecordedOfEachSample) {
 TEST(LearntLabels, ArePredictedInTheDatasOwnNumbers) {
   Labelled labels(residues::kRegression, "label", PL_PURPOSE_PREDICT);
   proteins::TaskState state;
-  state.labels = proteins::LabelScale{.mean = 10, .deviation = 2, .kind = "regression chain"};
+  state.labels = records::LabelScale{.mean = 10, .deviation = 2, .kind = "regression chain"};
   labels.objective->take_from(state);
   labels.open();
   labels.model.told = at::tensor({0.5f}).view({1, 1});

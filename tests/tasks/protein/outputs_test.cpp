@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "plugins/scores/labels/report.hpp"
 #include "plugins/tasks/protein/label_files.hpp"
-#include "plugins/tasks/protein/label_report.hpp"
 #include "tests/tasks/protein/small_task.hpp"
 
 namespace pipeline::tasks::protein {
@@ -112,15 +112,15 @@ LabelledSample labelled(std::span<const float> predicted, const std::string& fil
 }
 
 TEST(LabelFiles, OfChainsHaveTheProbabilityOfEachClass) {
-  const auto files = label_files_of({.of = Of::kChains, .classes = {"in", "out"}});
+  const auto files = label_files_of({.of = Of::kSamples, .classes = {"in", "out"}});
   const std::vector<float> told{std::log(0.25f), std::log(0.75f)};
   EXPECT_THAT(files->columns(), ElementsAre("residues", "known", "prediction", "p_in", "p_out", "label"));
   EXPECT_THAT(files->row(labelled(told)), ElementsAre("8", "7", "out", "0.250000", "0.750000", ""));
 }
 
 TEST(LabelFiles, OfResiduesAreLettersWhereAllNamesAre) {
-  const auto letters = label_files_of({.of = Of::kResidues, .classes = {"H", "E"}}),
-             words = label_files_of({.of = Of::kResidues, .classes = {"in", "out"}});
+  const auto letters = label_files_of({.of = Of::kParts, .classes = {"H", "E"}}),
+             words = label_files_of({.of = Of::kParts, .classes = {"in", "out"}});
   std::vector<float> told(16, -1.0f);
   told[1] = 0;
   EXPECT_THAT(letters->row(labelled(told)), ElementsAre("8", "7", "EHHHHHHH"));
@@ -128,7 +128,7 @@ TEST(LabelFiles, OfResiduesAreLettersWhereAllNamesAre) {
 }
 
 TEST(LabelFiles, OfResiduesHaveARowForEach) {
-  const auto files = label_files_of({.of = Of::kResidues, .are_numbers = true, .mean = 1});
+  const auto files = label_files_of({.of = Of::kParts, .are_numbers = true, .mean = 1});
   Sent sent;
   files->write(labelled(std::vector<float>(8, 0.5f)), sent.prediction());
   EXPECT_THAT(sent.grown.at("labels.csv"),
@@ -163,10 +163,10 @@ TEST(Contacts, AreDrawnForASampleThatHasAFile) {
 // What an evaluation of labels keeps.
 
 TEST(LabelRecord, IsThereAndBack) {
-  const LabelRecord record{
-      .cluster = 0xfedcba9876543210, .right = {5000000.07, 0.1}, .values = {1, -2.5f, NAN}};
-  const LabelRecord back = LabelRecord::unpack(record.pack());
-  EXPECT_EQ(back.cluster, record.cluster);
+  const labels::LabelRecord record{
+      .group = 0xfedcba9876543210, .right = {5000000.07, 0.1}, .values = {1, -2.5f, NAN}};
+  const labels::LabelRecord back = labels::LabelRecord::unpack(record.pack());
+  EXPECT_EQ(back.group, record.group);
   EXPECT_EQ(back.right, record.right);
   ASSERT_EQ(back.values.size(), 3u);
   EXPECT_EQ(back.values[1], -2.5f);

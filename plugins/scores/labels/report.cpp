@@ -1,0 +1,436 @@
+#include "plugins/scores/labels/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <pipeline/numbers.hpp>
+#include <set>
+
+#include "core/base/csv.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/scores/figures/svg.hpp"
+#include "plugins/scores/intervals/interval.hpp"
+
+namespace pipeline::labels {
+namespace {
+
+constexpr std::string_view kConfusion = "confusion/";
+
+// "1 chain", "2 chains".
+std::string counted(size_t count, const char* noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// Labels of all samples, laid end to end.
+struct Rows {
+  std::vector<uint64_t> groups;  // of each label
+  std::vector<float> values;
+  std::vector<double> right;  // of numbers
+  size_t columns;
+
+  Rows(const Report& report, size_t row) : columns(row) {
+    for (const EvaluationRecord& one : report.records) {
+      if (one.key != LabelRecord::kKey) continue;
+      const LabelRecord record = LabelRecord::unpack(one.bytes);
+      groups.insert(groups.end(), record.values.size() / columns, record.group);
+      values.insert(values.end(), record.values.begin(), record.values.end());
+      right.insert(right.end(), record.right.begin(), record.right.end());
+    }
+  }
+  size_t size() const { return groups.size(); }
+  double of(size_t row, size_t column) const { return static_cast<double>(values[row * columns + column]); }
+};
+
+// A figure of some rows, each counted as often as it is named.
+using Figure = std::function<std::optional<double>(std::span<const size_t>)>;
+
+// What is added up, and of each group what of it is not 0; a figure of such sums.
+using Sums = std::vector<double>;
+using SumsByGroup = std::map<uint64_t, std::map<size_t, double>>;
+using FigureOfSums = std::function<double(const Sums&)>;
+
+std::vector<size_t> up_to(size_t count) {
+  std::vector<size_t> all(count);
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+// Writes figures, in a full evaluation with intervals, where 1,000 draws do not take long: a draw costs as
+// much as the figure itself.
+class FigureWriter {
+ public:
+  FigureWriter(const Predicted& predicted, const Rows& rows, const Report& report, const ReportSink& sink)
+      : predicted_(predicted), rows_(rows), sink_(sink), is_full_(report.purpose == Purpose::kEvaluate) {}
+
+  // A figure as text, "0.512 [0.431, 0.580]", and to the sink. cost: of one, in values that are sorted.
+  std::string ranks(const char* name, const Figure& figure, size_t cost) const {
+    const std::optional<double> value = figure(up_to(rows_.size()));
+    const bool has_interval = is_full_ && cost <= kMostSorted;
+    return write(name, PL_BETTER_HIGHER, value,
+                 value && has_interval ? intervals::resampled(rows_.groups, figure) : std::nullopt);
+  }
+  // size: how many sums there are.
+  std::string sums(const char* name, uint32_t better, const SumsByGroup& by_group, size_t size,
+                   const FigureOfSums& figure) const {
+    std::vector<const std::map<size_t, double>*> all;
+    std::vector<uint64_t> groups;
+    size_t cost = size;
+    for (const auto& [group, one] : by_group) {
+      all.push_back(&one);
+      groups.push_back(group);
+      cost += one.size();
+    }
+    const auto of = [&](std::span<const size_t> which) {
+      Sums added(size);
+      for (const size_t group : which)
+        for (const auto& [k, value] : *all[group]) added[k] += value;
+      return std::optional(figure(added));
+    };
+    return write(name, better, of(up_to(all.size())),
+                 is_full_ && cost <= kMostAdded ? intervals::resampled(groups, of) : std::nullopt);
+  }
+  std::string head() const {
+    const size_t groups = std::set(rows_.groups.begin(), rows_.groups.end()).size();
+    const bool are_alone = groups == rows_.size();
+    return counted(rows_.size(), predicted_.noun) +
+           (are_alone ? "" : " in " + counted(groups, predicted_.group)) +
+           (groups < 2 ? ": too few for intervals" : "; 95% intervals over these:");
+  }
+  bool is_full() const { return is_full_; }
+
+ private:
+  static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
+
+  std::string write(const char* name, uint32_t better, const std::optional<double>& value,
+                    const std::optional<intervals::Interval>& bounds) const {
+    if (!value) return "none";
+    sink_.figure(name, *value, better);
+    if (!bounds) return figures::decimal(*value);
+    sink_.figure(std::string(name) + "_low", bounds->low, better);
+    sink_.figure(std::string(name) + "_high", bounds->high, better);
+    return figures::decimal(*value) + " [" + figures::decimal(bounds->low) + ", " +
+           figures::decimal(bounds->high) + "]";
+  }
+
+  const Predicted& predicted_;
+  const Rows& rows_;
+  const ReportSink& sink_;
+  bool is_full_;
+};
+
+std::vector<double> column(const Rows& rows, std::span<const size_t> which, size_t column) {
+  std::vector<double> values;
+  for (const size_t row : which) values.push_back(rows.of(row, column));
+  return values;
+}
+
+void tell_numbers(const Predicted& predicted, const Rows& rows, const Report& report,
+                  const ReportSink& sink) {
+  const FigureWriter writer(predicted, rows, report, sink);
+  enum Sum : size_t { kCount, kSquares, kAbsolute, kSquaresOfMean, kSumCount };
+  SumsByGroup by_group;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    auto& sums = by_group[rows.groups[row]];
+    const double from_mean = rows.right[row] - predicted.mean,
+                 error = rows.of(row, 0) * predicted.deviation - from_mean;
+    sums[kCount] += 1;
+    sums[kSquares] += error * error;
+    sums[kAbsolute] += std::abs(error);
+    sums[kSquaresOfMean] += std::pow(rows.right[row] - predicted.training_mean.value_or(0), 2);
+  }
+  const auto root = [](Sum which) {
+    return [which](const Sums& sums) { return std::sqrt(sums[which] / sums[kCount]); };
+  };
+  const auto correlation = [&](auto of) -> Figure {
+    return [&rows, of](std::span<const size_t> which) {
+      std::vector<double> right;
+      for (const size_t row : which) right.push_back(rows.right[row]);
+      return of(right, column(rows, which, 0));
+    };
+  };
+  using Values = std::vector<double>;
+  const std::string ranks = writer.ranks(
+      "spearman", correlation([](const Values& a, const Values& b) { return spearman(a, b); }), rows.size());
+  const std::string linear = writer.ranks(
+      "pearson", correlation([](const Values& a, const Values& b) { return pearson(a, b); }), rows.size());
+  const std::string square = writer.sums("rmse", PL_BETTER_LOWER, by_group, kSumCount, root(kSquares)),
+                    absolute = writer.sums("mae", PL_BETTER_LOWER, by_group, kSumCount,
+                                           [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
+  // Nobody knows what a folder's model was trained with.
+  const std::string guess = predicted.training_mean ? writer.sums("mean_rmse", PL_BETTER_LOWER, by_group,
+                                                                  kSumCount, root(kSquaresOfMean))
+                                                    : "";
+  if (writer.is_full())
+    sink.text(writer.head() + "\n  Spearman " + ranks + "  Pearson " + linear +
+              "\n  root mean square error " + square +
+              (guess.empty() ? "" : "  (the training data's mean: " + guess + ")") +
+              "  mean absolute error " + absolute);
+}
+
+// The confusions of each group; where there are no rows, of all values together.
+SumsByGroup confusions(const Rows& rows, const Report& report, size_t classes) {
+  SumsByGroup by_group;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    size_t predicted = 0;
+    for (size_t k = 1; k < classes; ++k)
+      if (rows.of(row, 1 + k) > rows.of(row, 1 + predicted)) predicted = k;
+    by_group[rows.groups[row]][static_cast<size_t>(rows.of(row, 0)) * classes + predicted] += 1;
+  }
+  for (const EvaluationValue& value : report.values)
+    if (rows.size() == 0 && value.group.empty() && value.name.starts_with(kConfusion))
+      by_group[0][std::stoul(std::string(value.name.substr(kConfusion.size())))] += value.sum;
+  return by_group;
+}
+
+void tell_classes(const Predicted& predicted, const Rows& rows, const Report& report,
+                  const ReportSink& sink) {
+  const FigureWriter writer(predicted, rows, report, sink);
+  const size_t classes = predicted.classes.size();
+  const SumsByGroup by_group = confusions(rows, report, classes);
+  if (by_group.empty()) return;
+  const auto confusion = [&](const Sums& sums) {
+    Confusion counts(classes);
+    counts.counts = sums;
+    return counts;
+  };
+  const auto told = [&](const char* name, auto figure) {
+    return writer.sums(name, PL_BETTER_HIGHER, by_group, classes * classes,
+                       [&, figure](const Sums& sums) { return figure(confusion(sums)); });
+  };
+  // For two classes that of the second one, else the mean over those that are there, each against the rest.
+  const auto area = [&](std::span<const size_t> which) -> std::optional<double> {
+    double sum = 0, there = 0;
+    for (size_t k = classes == 2 ? 1 : 0; k < classes; ++k) {
+      std::vector<uint8_t> is;
+      for (const size_t row : which) is.push_back(static_cast<size_t>(rows.of(row, 0)) == k ? 1 : 0);
+      const std::optional<double> one = area_under_roc(column(rows, which, 1 + k), is);
+      if (one) sum += *one, there += 1;
+    }
+    return there == 0 ? std::nullopt : std::optional(sum / there);
+  };
+  const std::string accuracy = told("accuracy", [](const Confusion&c) { return c.accuracy(); }),
+                    mcc = told("mcc", [](const Confusion&c) { return c.mcc(); }),
+                    f1 = told("macro_f1", [](const Confusion&c) { return c.macro_f1(); });
+  const std::string roc = rows.size() == 0 ? "" : writer.ranks("auroc", area, rows.size() * classes);
+  const auto usual =
+      static_cast<size_t>(std::ranges::find(predicted.classes, predicted.usual) - predicted.classes.begin());
+  const auto share_of_usual = [&](const Confusion& c) {
+    double is = 0, all = 0;
+    for (size_t k = 0; k < c.counts.size(); ++k) {
+      all += c.counts[k];
+      is += k / classes == usual ? c.counts[k] : 0;
+    }
+    return is / all;
+  };
+  const std::string guess = usual == classes ? "" : told("majority_accuracy", share_of_usual);
+  if (!writer.is_full()) return;
+  const std::string head = rows.size() == 0 ? "of evaluations added up, without intervals:" : writer.head();
+  sink.text(
+      head + "\n  " + predicted.accuracy + " " + accuracy +
+      (guess.empty() ? "" : "  (always the most frequent class, " + predicted.usual + ": " + guess + ")") +
+      "\n  Matthews' correlation " + mcc + "  macro F1 " + f1 +
+      (roc.empty() ? "" : "  area under the ROC curve " + roc));
+  Confusion all(classes);
+  for (const auto& [group, sums] : by_group)
+    for (const auto& [k, count] : sums) all.counts.at(k) += count;
+  show_confusion(all, predicted.classes,
+                 {.title = "What is right, and what is predicted",
+                  .low_label = "0 of the right class",
+                  .high_label = "all of it"},
+                 sink);
+}
+
+// Each class by itself: it is there where its log-odds are above 0.
+void tell_several(const Predicted& predicted, const Rows& rows, const Report& report,
+                  const ReportSink& sink) {
+  const FigureWriter writer(predicted, rows, report, sink);
+  const size_t classes = predicted.classes.size();
+  enum Sum : size_t { kCount, kExact, kRight, kSumCount };  // then of each class: both, in one, in the other
+  SumsByGroup by_group;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    auto& sums = by_group[rows.groups[row]];
+    double right = 0;
+    for (size_t k = 0; k < classes; ++k) {
+      const bool is = rows.of(row, k) > 0, told = rows.of(row, classes + k) > 0;
+      if (is && told) sums[kSumCount + 3 * k] += 1;
+      if (is) sums[kSumCount + 3 * k + 1] += 1;
+      if (told) sums[kSumCount + 3 * k + 2] += 1;
+      right += is == told ? 1 : 0;
+    }
+    sums[kCount] += 1;
+    sums[kExact] += right == static_cast<double>(classes) ? 1 : 0;
+    sums[kRight] += right / static_cast<double>(classes);
+  }
+  // 2 x both / (one + the other): the harmonic mean of precision and recall.
+  const auto micro = [&](const Sums& sums) {
+    double both = 0, either = 0;
+    for (size_t k = 0; k < classes; ++k) {
+      const double* const of_class = &sums[kSumCount + 3 * k];
+      both += of_class[0];
+      either += of_class[1] + of_class[2];
+    }
+    return either > 0 ? 2 * both / either : 0;
+  };
+  const auto macro = [&](const Sums& sums) {
+    double sum = 0, there = 0;
+    for (size_t k = 0; k < classes; ++k) {
+      const double* const of_class = &sums[kSumCount + 3 * k];
+      if (of_class[1] == 0) continue;
+      there += 1;
+      sum += 2 * of_class[0] / (of_class[1] + of_class[2]);
+    }
+    return there > 0 ? sum / there : 0;
+  };
+  const auto area = [&](std::span<const size_t> which) -> std::optional<double> {
+    double sum = 0, there = 0;
+    for (size_t k = 0; k < classes; ++k) {
+      std::vector<uint8_t> is;
+      for (const size_t row : which) is.push_back(rows.of(row, k) > 0 ? 1 : 0);
+      if (const auto one = area_under_roc(column(rows, which, classes + k), is)) sum += *one, there += 1;
+    }
+    return there == 0 ? std::nullopt : std::optional(sum / there);
+  };
+  const auto share = [](Sum which) {
+    return [which](const Sums& sums) { return sums[which] / sums[kCount]; };
+  };
+  const auto told = [&](const char* name, const FigureOfSums& figure) {
+    return writer.sums(name, PL_BETTER_HIGHER, by_group, kSumCount + 3 * classes, figure);
+  };
+  const std::string exact = told("exact_match", share(kExact)), accuracy = told("accuracy", share(kRight)),
+                    micro_f1 = told("micro_f1", micro), macro_f1 = told("macro_f1", macro),
+                    roc = writer.ranks("auroc", area, rows.size() * classes);
+  if (!writer.is_full()) return;
+  sink.text(writer.head() + "\n  all classes right " + exact + "  of single ones " + accuracy +
+            "\n  micro F1 " + micro_f1 + "  macro F1 " + macro_f1 + "  area under the ROC curve " + roc);
+}
+
+void tell_contacts(const Predicted& predicted, const Rows& rows, const Report& report,
+                   const ReportSink& sink) {
+  const FigureWriter writer(predicted, rows, report, sink);
+  const auto mean = [&](ContactFigure figure) -> Figure {
+    return [&rows, figure](std::span<const size_t> which) -> std::optional<double> {
+      double sum = 0, count = 0;
+      for (const size_t row : which)
+        if (const double value = rows.of(row, figure); !std::isnan(value)) sum += value, count += 1;
+      return count == 0 ? std::nullopt : std::optional(sum / count);
+    };
+  };
+  const auto told = [&](const char* name, ContactFigure figure) {
+    return writer.ranks(name, mean(figure), rows.size());
+  };
+  // One by one, in the order in which they are shown.
+  const std::string all_l = told("precision_at_L", kTopL), all_l2 = told("precision_at_L2", kTopL2),
+                    all_l5 = told("precision_at_L5", kTopL5),
+                    nearest = told("nearest_precision_at_L", kNearestL),
+                    long_l = told("long_precision_at_L", kLongL),
+                    long_l2 = told("long_precision_at_L2", kLongL2),
+                    long_l5 = told("long_precision_at_L5", kLongL5), area = told("auroc", kArea);
+  if (!writer.is_full()) return;
+  sink.text(writer.head() + "\n  precision of the likeliest pairs at least " +
+            std::to_string(residues::kLeastApart) + " apart: L " + all_l + "  L/2 " + all_l2 + "  L/5 " +
+            all_l5 + "  (of the L nearest along the chain: " + nearest + ")\n  at least " +
+            std::to_string(kLongRange) + " apart: L " + long_l + "  L/2 " + long_l2 + "  L/5 " + long_l5 +
+            "\n  area under the ROC curve " + area);
+}
+
+}  // namespace
+
+void send_confusion(const EvaluationSink& sink, const Confusion& confusion) {
+  for (size_t k = 0; k < confusion.counts.size(); ++k)
+    if (confusion.counts[k] > 0)
+      sink.value(std::string(kConfusion) + std::to_string(k), confusion.counts[k], 1);
+}
+
+std::string LabelRecord::pack() const {
+  const uint64_t numbers = right.size();
+  std::string bytes(files::bytes_of(group));
+  return bytes.append(files::bytes_of(numbers))
+      .append(files::bytes_of(right))
+      .append(files::bytes_of(values));
+}
+
+LabelRecord LabelRecord::unpack(std::string_view bytes) {
+  LabelRecord record;
+  uint64_t numbers = 0;
+  if (!files::take(bytes, record.group) || !files::take(bytes, numbers)) return record;
+  const auto take_numbers = [&bytes](size_t count, auto& into) {
+    into.resize(count);
+    const size_t size = count * sizeof(into[0]);
+    if (size > 0) std::memcpy(into.data(), bytes.data(), size);
+    bytes.remove_prefix(size);
+  };
+  take_numbers(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)), record.right);
+  take_numbers(bytes.size() / sizeof(float), record.values);
+  return record;
+}
+
+void show_confusion(const Confusion& confusion, const std::vector<std::string>& classes, figures::HeatMap map,
+                    const ReportSink& sink) {
+  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
+  const bool by_number =
+      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
+  if (by_number) map.title += "; classes in the order of confusion.csv";
+  map.row_title = "right";
+  map.column_title = "predicted";
+  std::string csv = "right";
+  for (const std::string& name : classes) csv += "," + csv_field(name);
+  csv += "\n";
+  for (size_t right = 0; right < classes.size(); ++right) {
+    csv += csv_field(classes[right]);
+    double all = 0;
+    for (size_t k = 0; k < classes.size(); ++k) {
+      csv += "," + figures::decimal(confusion.of(right, k), 0);
+      all += confusion.of(right, k);
+    }
+    csv += "\n";
+    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
+    map.columns.push_back(map.rows.back());
+    for (size_t k = 0; k < classes.size(); ++k)
+      map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
+  }
+  sink.file("confusion.csv", csv);
+  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
+}
+
+size_t Predicted::columns() const {
+  switch (what) {
+    case What::kContacts:
+      return kContactFigures;
+    case What::kNumbers:
+      return 1;
+    case What::kSeveral:
+      return 2 * classes.size();
+    case What::kClasses:
+      break;
+  }
+  return 1 + classes.size();
+}
+
+void report_labels(const Predicted& predicted, const Report& report, const ReportSink& sink) {
+  using What = Predicted::What;
+  const bool are_classes = predicted.what == What::kClasses && !predicted.classes.empty();
+  const Rows rows(report, predicted.columns());
+  if (rows.size() == 0 && !are_classes) {
+    if (report.purpose == Purpose::kEvaluate)
+      sink.text(
+          "of evaluations that are added up the loss alone is told: the other figures need every prediction");
+    return;
+  }
+  switch (predicted.what) {
+    case What::kContacts:
+      return tell_contacts(predicted, rows, report, sink);
+    case What::kNumbers:
+      return tell_numbers(predicted, rows, report, sink);
+    case What::kSeveral:
+      return tell_several(predicted, rows, report, sink);
+    case What::kClasses:
+      return tell_classes(predicted, rows, report, sink);
+  }
+}
+
+}  // namespace pipeline::labels

@@ -1,0 +1,59 @@
+// What an evaluation of labels keeps of each sample, and what is said about all of them.
+#pragma once
+
+#include <pipeline/task_types.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/scores/figures/svg.hpp"
+#include "plugins/scores/labels/labels.hpp"
+
+namespace pipeline::labels {
+
+// What a report is of.
+struct Predicted {
+  enum class What { kClasses, kSeveral, kNumbers, kContacts } what = What::kClasses;
+  std::vector<std::string> classes = {};
+  std::string usual = {};          // the most frequent class of the training data; empty: nobody knows
+  double mean = 0, deviation = 1;  // of numbers, which are learnt as (number - mean) / deviation
+  std::optional<double> training_mean = {};  // nothing: nobody knows
+  const char* noun = "label";                // of what is judged
+  const char* group = "cluster";             // intervals are over these; what LabelRecord::group tells apart
+  const char* accuracy = "accuracy";
+
+  // Values that a LabelRecord has for each label.
+  size_t columns() const;
+};
+
+// What is kept of one sample. Rows are its labels: the predicted number, as it is learnt; the number of the
+// right class and the log-probability of each; of several for each class whether it is right (1 or 0), then
+// the log-odds of each; of contacts one row, kContactFigures.
+struct LabelRecord {
+  static constexpr std::string_view kKey = "labels and what is right";
+
+  uint64_t group = 0;              // of samples that are not independent of each other
+  std::vector<double> right = {};  // for numbers one a row, as the data has it: a float may be another's
+  std::vector<float> values = {};
+
+  std::string pack() const;
+  static LabelRecord unpack(std::string_view bytes);
+};
+
+// Sends the confusion of a batch's classes: what validations and evaluations that are added up have, whose
+// memory does not grow with labels.
+void send_confusion(const EvaluationSink& sink, const Confusion& confusion);
+
+// Reports the figures of the field, with 95% intervals over groups in a full evaluation, beside those of
+// guesses that see nothing.
+void report_labels(const Predicted& predicted, const Report& report, const ReportSink& sink);
+
+// "confusion.csv", right classes by predicted ones, and "confusion.svg", its shares of the right ones: `map`
+// with these, for some 40 classes at most.
+void show_confusion(const Confusion& confusion, const std::vector<std::string>& classes, figures::HeatMap map,
+                    const ReportSink& sink);
+
+}  // namespace pipeline::labels

@@ -1,0 +1,38 @@
+#include "plugins/tasks/labels/config.hpp"
+
+#include "heads/label_folder.hpp"
+#include "language/architecture.hpp"
+#include "plugins/tasks/common/language_task.hpp"
+
+namespace pipeline::tasks::labels {
+
+void LabelsConfig::validate(const ConfigErrors& errors) const {
+  language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
+  if (are_numbers() && errors.is_set("label.classes"))
+    errors("label.classes", "is of no use with task.objective = \"regression\"");
+  for (const auto& [key, name] : {std::pair("text_column", data.text_column),
+                                  {"pair_column", data.pair_column},
+                                  {"id_column", data.id_column}})
+    if (label.column == name)
+      errors("label.column", concat("is the column of task.data.", key, ": labels need one of their own"));
+}
+
+void LabelsConfig::read_model(const LabelsConfig& config, const std::filesystem::path& init_from,
+                              const ModelOptions& say) {
+  const auto theirs = common::read_language_model(config.tokenizer, config.language, init_from, say,
+                                                  /*may_have_labels=*/true);
+  if (!theirs) return;
+  const auto tell = [&](const char* key, const auto& value) { say(key, value, init_from / "config.json"); };
+  const auto label = theirs->label
+                         ? theirs->label
+                         : heads::read_adapter_label(config.language.lora.init_from.string(),
+                                                     language::architecture(theirs->architecture).classes());
+  if (label) {
+    tell("objective", language::objective_of(*label));
+    if (!label->classes.empty()) tell("label.classes", label->classes);
+  }
+  if (!say.is_set("sequence.max_tokens") && config.sequence.max_tokens > theirs->max_position_embeddings)
+    tell("sequence.max_tokens", theirs->max_position_embeddings);
+}
+
+}  // namespace pipeline::tasks::labels

@@ -1,0 +1,61 @@
+// Texts with labels as samples of tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/data/records/label_scale.hpp"
+#include "plugins/data/records/pair_source.hpp"
+#include "plugins/data/stores/token_store.hpp"
+
+namespace pipeline::tasks::labels {
+
+using stores::TokenSample;
+
+enum class Kind { kClass, kSeveral, kNumber };
+
+// How labels are written.
+struct Reader {
+  Kind kind;
+  std::string column, missing;
+  std::vector<std::string> classes;  // of the user
+
+  // Equal where the same texts are the same labels.
+  std::string key() const;
+  // Whether a text stands for no label.
+  bool is_none(std::string_view text) const;
+  // What cannot be learnt from a label that is one; empty: it can.
+  std::string problem_of(std::string_view text) const;
+};
+
+// The names in a label of several classes, in their order there.
+std::vector<std::string> names_of(std::string_view text);
+
+// How a text becomes tokens.
+struct Encoder {
+  std::function<std::vector<int32_t>(std::string_view text)> encode;
+  uint32_t vocabulary_size;
+};
+
+// Reads the samples of a source: its first texts, its labels as second ones and, where it has an extra
+// column, the texts that follow. What has a label that says nothing is left out, unless it may lack one.
+// Throws DataError where a label is none of its kind. [any-thread]
+stores::TokenReport read_samples(const records::PairSource& source, const Reader& labels,
+                                 const Encoder& encoder, const files::Hooks& hooks,
+                                 const stores::TokenSink& add);
+
+std::string name_of(const TokenSample& sample);
+// The label as it is written; nothing: it has none.
+std::optional<std::string> label_of(const TokenSample& sample);
+
+// What begins each text: nothing, or one token.
+using Begin = std::optional<int32_t>;
+// The tokens that the model reads, at most so many: of one text or of both.
+std::vector<int64_t> tokens_of(const TokenSample& sample, Begin begin, int64_t most);
+bool is_cut(const TokenSample& sample, Begin begin, int64_t most);
+
+}  // namespace pipeline::tasks::labels

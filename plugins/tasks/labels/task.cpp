@@ -1,0 +1,277 @@
+#include "plugins/tasks/labels/task.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <nlohmann/json.hpp>
+
+#include "files/data_errors.hpp"
+#include "heads/label_folder.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "transformer/gemm.hpp"
+
+namespace pipeline::tasks::labels {
+namespace {
+
+constexpr std::string_view kState = "labels/1\n";
+
+std::optional<size_t> number_below(const std::string& text, size_t end) {
+  size_t value = 0;
+  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || last != text.data() + text.size() || value >= end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string Labels::extra_state() {
+  std::string state(kState);
+  files::put_text(state, nlohmann::json{{"classes", scale_->classes},
+                                        {"mean", scale_->mean},
+                                        {"deviation", scale_->deviation},
+                                        {"usual", scale_->usual},
+                                        {"kind", scale_->kind},
+                                        {"where", scale_->where},
+                                        {"count", scale_->count}}
+                             .dump());
+  return state + Base::extra_state();
+}
+
+void Labels::set_extra_state(std::string_view state) {
+  std::string text;
+  if (!state.starts_with(kState)) fail("what the weights have learnt of labels is of another version");
+  state.remove_prefix(kState.size());
+  if (!files::take_text(state, text)) fail("what the weights have learnt of labels is cut off");
+  const auto kept = nlohmann::json::parse(text);
+  // Of what another stage has learnt, the tokenizer alone is of use.
+  if (kept.at("kind") == config().objective)
+    scale_ = records::LabelScale{.classes = kept.at("classes"),
+                                 .mean = kept.at("mean"),
+                                 .deviation = kept.at("deviation"),
+                                 .usual = kept.at("usual"),
+                                 .kind = kept.at("kind"),
+                                 .where = kept.at("where"),
+                                 .count = kept.at("count")};
+  Base::set_extra_state(state);
+}
+
+Reader Labels::reader() const {
+  return {.kind = config().are_numbers()   ? Kind::kNumber
+                  : config().are_several() ? Kind::kSeveral
+                                           : Kind::kClass,
+          .column = config().label.column,
+          .missing = config().label.missing,
+          .classes = config().label.classes};
+}
+
+records::PairSource Labels::source_of(const sources::SourceFiles& files, Split split,
+                                      const files::SplitPart& part) const {
+  const DataOptions& data = config().data;
+  return {
+      .files = files,
+      .columns = {.first = data.text_column,
+                  .second = config().label.column,
+                  .id = data.id_column.empty() ? "id" : data.id_column,
+                  .extra = data.pair_column,
+                  .second_required = split != Split::kTest && !config().are_several(),
+                  .second_takes = config().are_several() ? records::Column::kLists : records::Column::kValues,
+                  .id_required = !data.id_column.empty()},
+      .max_record_bytes = static_cast<uint64_t>(data.max_record_bytes),
+      .quotes = records::quotes_named(data.quotes),
+      .part = part};
+}
+
+void Labels::open_corpus() {
+  corpus_.emplace(
+      config().data, context(), tokenizer(),
+      [this](const sources::SourceFiles& files, Split split, const files::SplitPart& part) {
+        const records::PairSource source = source_of(files, split, part);
+        return text::Reading{
+            .options = concat(reader().key(), "\n", source.options()),
+            .read = [this, source](const stores::TokenSink& add, const files::Hooks& hooks) {
+              return read_samples(
+                  source, reader(),
+                  {.encode = [this](std::string_view text) { return tokenizer()->encode(text); },
+                   .vocabulary_size = static_cast<uint32_t>(tokenizer()->vocab_size())},
+                  hooks, add);
+            }};
+      },
+      errors());
+  files::with_data_errors([&] {
+    tokenizer().open([&] {
+      std::vector<records::PairSource> all;
+      for (const sources::SourceFiles& files : corpus_->sources_of(Split::kTrain)) {
+        all.push_back(source_of(files, Split::kTrain, config().data.of(Split::kTrain).part));
+        records::Columns& columns = all.back().columns;  // a label is no text
+        columns.second = std::exchange(columns.extra, "");
+        columns.second_required = false;
+        columns.second_takes = records::Column::kText;
+      }
+      if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
+      return text::training_texts(std::move(all), config().tokenizer.vocab_size);
+    });
+    if (run().purpose == PL_PURPOSE_TRAIN)
+      for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
+  });
+}
+
+void Labels::open_data() {
+  if (!corpus_) open_corpus();  // another process has prepared
+  tokenizer().require_end_of_text("which the model's folder names");
+  tokenizer().set_end(tokenizer()->eot());
+  if (run().purpose == PL_PURPOSE_EVALUATE) corpus_->leave_out_unanswered("have no label");
+  learn_scale();
+  form_ = {.are_numbers = config().are_numbers(),
+           .are_several = config().are_several(),
+           .classes = scale_->classes,
+           .deviation = scale_->deviation};  // the head has no bias for a mean
+  if (run().purpose != PL_PURPOSE_TRAIN) return;
+  corpus_->log_held_out("usable records");
+  context().info("data       ", corpus_->size(Split::kTrain), " training, ", corpus_->size(Split::kVal),
+                 " validation, ", corpus_->size(Split::kTest), " test texts; ", tokenizer().size_text());
+  for (const std::string& line : corpus_->training().lines()) context().info(line);
+}
+
+std::vector<std::string> Labels::classes_in(const std::string& label,
+                                            const std::vector<std::string>& known) const {
+  std::vector<std::string> names = config().are_several() ? names_of(label) : std::vector<std::string>{label};
+  for (std::string& name : names)
+    if (std::ranges::find(known, name) == known.end())
+      if (const auto number = number_below(name, known.size())) name = known[*number];
+  return names;
+}
+
+void Labels::learn_scale() {
+  const bool trains = run().purpose == PL_PURPOSE_TRAIN;
+  std::vector<std::string> known = config().label.classes;
+  if (known.empty() && scale_) known = scale_->classes;
+  records::LabelCounts counts;
+  uint64_t cut = 0;
+  const auto add = [&](const TokenSample& sample, bool is_training) {
+    cut += is_cut(sample, begin(), config().sequence.max_tokens) ? 1 : 0;
+    const std::optional<std::string> label = label_of(sample);
+    if (!label) return;
+    if (config().are_numbers()) return counts.add(*records::label_number(*label), is_training);
+    for (const std::string& name : classes_in(*label, known)) counts.add(name, is_training);
+  };
+  if (trains || !scale_)
+    files::with_data_errors([&] {
+      for (const stores::TokenStore& store : corpus_->training().stores())
+        for (uint64_t i = 0; i < store.size(); ++i) {
+          context().throw_if_cancelled();
+          add(store[i], true);
+        }
+      for (const Split split : {Split::kVal, Split::kTest})
+        for (uint64_t id = 0; id < corpus_->size(split); ++id) add(corpus_->sample(split, id), false);
+    });
+  if (!scale_) {
+    scale_ = counts.scale(config().label.classes);
+    scale_->kind = config().objective;
+  }
+  scale_->where = config().label.column;
+  if (cut > 0 && trains)
+    context().info("texts      ", cut, " cut to task.sequence.max_tokens = ", config().sequence.max_tokens);
+  counts.warn_of_words(config().label.column, config().are_numbers(), context());
+  if (config().are_numbers()) {
+    scale_->classes.clear();
+    context().info("labels     numbers, learnt as number / ", scale_->deviation);
+    return;
+  }
+  counts.check_classes(*scale_, context(), errors());
+  context().info("labels     ", scale_->classes.size(), " classes: ", records::quoted(scale_->classes));
+}
+
+std::string Labels::required_label(const TokenSample& sample) const {
+  if (auto label = label_of(sample)) return *std::move(label);
+  fail_with(PL_ERROR_CONFIG, "the test data has no labels (task.label.column = \"", config().label.column,
+            "\"): nothing can be judged by them");
+}
+
+at::Tensor Labels::right_of(const std::vector<std::string>& labels) const {
+  const auto count = static_cast<int64_t>(labels.size());
+  at::Tensor right = config().are_numbers()   ? at::zeros({count}, at::kFloat)
+                     : config().are_several() ? at::zeros({count, form_.outputs()}, at::kFloat)
+                                              : at::zeros({count}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string& label = labels[static_cast<size_t>(i)];
+    if (config().are_numbers()) {
+      right[i] = *records::label_number(label) / form_.deviation;
+      continue;
+    }
+    for (const std::string& name : classes_in(label, scale_->classes)) {
+      const auto number = scale_->number_of(name);
+      if (!number)
+        fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
+                  records::quoted(scale_->classes), ": leave out what is of another class");
+      if (config().are_several())
+        right[i][static_cast<int64_t>(*number)] = 1;
+      else
+        right[i] = static_cast<int64_t>(*number);
+    }
+  }
+  return right;
+}
+
+LabelsBatch Labels::make_batch(const LoadRequest& request) const {
+  std::vector<std::vector<int64_t>> all, none;
+  std::vector<std::string> labels;
+  for (const uint64_t id : request.ids) {
+    const TokenSample sample = corpus_->sample(request.split, id, request.epoch);
+    none.emplace_back(all.emplace_back(tokens(sample)).size(), -1);
+    if (request.purpose != Purpose::kPredict) labels.push_back(required_label(sample));
+  }
+  LabelsBatch batch;
+  batch.packed = transformer::pack(all, none);
+  for (int64_t s = 0; s < batch.packed.sequences.sequences(); ++s)
+    batch.packed.target_rows.push_back(batch.packed.sequences.start(s + 1) - 1);
+  batch.packed.targets = at::zeros({static_cast<int64_t>(all.size())}, at::kLong);
+  batch.packed.full_length = config().sequence.max_tokens;
+  if (request.purpose != Purpose::kPredict) batch.right = right_of(labels);
+  batch.ids.assign(request.ids.begin(), request.ids.end());
+  batch.split = request.split;
+  if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
+  return batch;
+}
+
+void Labels::import_model(const std::filesystem::path& folder) {
+  Base::import_model(folder);
+  const bool lacks_head =
+      !language::read_config(hugging_face::ConfigFile(folder / "config.json"), true).label.has_value();
+  if (!lacks_head) return;
+  const std::string adapter = config().language.lora.init_from.string();
+  if (run().purpose == PL_PURPOSE_TRAIN)
+    context().info("weights    of ", folder.string(),
+                   " without its output head; the head for labels (score) is new");
+  else if (adapter.empty() || !heads::adapter_predicts_labels(adapter))
+    config_error("objective", concat("needs a head for labels, which ", folder.string(),
+                                     " does not have: train one with train.init_from"));
+}
+
+// transformers refuses batches of a model whose folder names no token for padding. No text here ends with
+// the end of text, so that it finds the last token whatever stands behind it.
+void Labels::export_model(const std::filesystem::path& folder) {
+  Base::export_model(folder);
+  if (!config().language.lora.exports_adapter())
+    hugging_face::require_padding(folder.string(), tokenizer()->eot());
+}
+
+LossSum Labels::loss(const LabelsBatch& batch) {
+  at::Tensor rows;
+  const at::Tensor sum = model().with_labels(batch.packed, pass(), [&](const at::Tensor& outputs) {
+    const at::Tensor losses = heads::row_losses(form_, outputs, batch.right);
+    rows = losses.detach();
+    return transformer::total(losses, outputs.scalar_type());
+  });
+  common::add_source_metrics(context(), rows, batch.sources, batch.sources, source_names());
+  return LossSum(sum);
+}
+
+}  // namespace pipeline::tasks::labels
+
+PIPELINE_TASK(
+    pipeline::tasks::labels::Labels, "labels", "1.0.0",
+    "A language model learns labels of texts: a class, several, or a number. Weight decay: matrices "
+    "and embeddings; not biases and norms")

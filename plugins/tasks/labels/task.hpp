@@ -1,0 +1,95 @@
+// Labels of texts: a language model learns a class, several, or a number of each.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/labels/config.hpp"
+#include "plugins/tasks/labels/data.hpp"
+#include "plugins/tasks/text/data.hpp"
+
+namespace pipeline::tasks::labels {
+
+struct LabelsBatch {
+  language::PackedBatch packed;  // target_rows: the last of each text
+  // What is right, see heads::row_losses(); undefined in predictions.
+  at::Tensor right;
+  std::vector<uint64_t> ids;
+  Split split = Split::kTrain;
+  std::vector<size_t> sources;  // of each sample, where training has several
+
+  template <class V>
+  void tensors(V&& visit) {
+    packed.tensors(visit);
+    if (right.defined()) visit(right);
+  }
+};
+
+class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
+  using Base = common::LanguageTask<LabelsConfig, LabelsBatch>;
+
+ public:
+  using Base::Base;
+
+  // The tokenizer, behind what was learnt of the labels.
+  std::string extra_state() override;
+  void set_extra_state(std::string_view state) override;
+
+  void prepare() override { open_corpus(); }
+  void open_data() override;
+  uint64_t sample_count(Split split) const override { return corpus_->size(split); }
+  double sample_cost(Split split, uint64_t id) const override {
+    return static_cast<double>(tokens(corpus_->sample(split, id)).size());
+  }
+  std::string sample_name(Split split, uint64_t id) const override {
+    return name_of(corpus_->sample(split, id));
+  }
+  std::string data_fingerprint() override { return corpus_->fingerprint(); }
+  LabelsBatch make_batch(const LoadRequest& request) const override;
+  BatchInfo batch_info(const LabelsBatch& batch) const override {
+    return common::info_of(batch.packed, static_cast<double>(batch.ids.size()), batch.ids.size());
+  }
+
+  void import_model(const std::filesystem::path& folder) override;
+  void export_model(const std::filesystem::path& folder) override;
+
+  LossSum loss(const LabelsBatch& batch) override;
+  std::vector<Metric> metrics() override;
+  void evaluate(const LabelsBatch& batch, EvaluationSink& sink) override;
+  void report(const Report& report, const ReportSink& sink) override;
+  std::vector<std::string> prediction_columns() override;
+  void predict(const LabelsBatch& batch, const PredictionSink& sink) override;
+
+ protected:
+  std::optional<heads::LabelForm> label() const override { return form_; }
+  std::vector<std::string> source_names() const override { return corpus_->training().names(); }
+
+ private:
+  void open_corpus();
+  records::PairSource source_of(const sources::SourceFiles& files, Split split,
+                                const files::SplitPart& part) const;
+  Reader reader() const;
+  // The classes, or the scale of numbers, of the data or of what the model has learnt already.
+  void learn_scale();
+  // The names of the classes in a label, by those of the model, where it has any.
+  std::vector<std::string> classes_in(const std::string& label, const std::vector<std::string>& known) const;
+  std::vector<int64_t> tokens(const TokenSample& sample) const {
+    return tokens_of(sample, begin(), config().sequence.max_tokens);
+  }
+  Begin begin() const { return tokenizer()->adds_bos() ? tokenizer()->bos() : std::nullopt; }
+  std::string required_label(const TokenSample& sample) const;
+  at::Tensor right_of(const std::vector<std::string>& labels) const;
+  // What the model says of each text, in host memory: (samples, outputs).
+  at::Tensor told(const LabelsBatch& batch);
+
+  std::optional<text::Corpus> corpus_;
+  std::optional<records::LabelScale> scale_;  // from the weights, or the training data
+  heads::LabelForm form_;
+};
+
+}  // namespace pipeline::tasks::labels

@@ -1,0 +1,168 @@
+// The labels task as a user runs it, with a model of a few thousand parameters.
+#include <filesystem>
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "tests/e2e/same_run.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kRun = R"([run]
+dir = "run"
+cache_dir = "cache"
+device = "cpu"
+reproducible = true
+[task]
+plugin = "labels"
+data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
+tokenizer.vocab_size = 280
+language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64 }
+sequence.max_tokens = 32
+)";
+
+// A text says which animal makes a noise, and how often.
+class TextLabels : public testing::Test, public Job {
+ protected:
+  TextLabels() {
+    for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), records(0));
+    write_text(path("train.toml"), std::string(kRun) + kShortTraining);
+  }
+  // from: the number of the first class.
+  static std::string records(int from) {
+    const std::vector<std::string> animals{"cat", "dog", "cow"};
+    std::string all;
+    for (int i = 0; i < 48; ++i) {
+      const auto animal = static_cast<size_t>(i % 3);
+      const int times = i % 5 + 1;
+      all += "{\"id\": \"" + std::to_string(i) + "\", \"text\": \"the " + animals[animal] + " cries " +
+             std::to_string(times) + " times\", \"label\": \"" + animals[animal] +
+             "\", \"number\": " + std::to_string(animal + static_cast<size_t>(from)) +
+             ", \"times\": " + std::to_string(times) + ".5, \"both\": [\"" + animals[animal] + "\"" +
+             (times > 3 ? ", \"loud\"" : "") + "]}\n";
+    }
+    return all;
+  }
+  std::map<std::string, double> evaluated(const Words& sets) {
+    call("evaluate", Words{"--split", "test"} + sets).ended(0);
+    return read_json(path("run/evaluation-test.json")).at("figures").get<std::map<std::string, double>>();
+  }
+};
+
+const Words kLonger{"train.max_steps=60", "optimizer.lr=1e-2"};
+
+TEST_F(TextLabels, OfOneClassAreLearntAndExported) {
+  EXPECT_THAT(call("run", kLonger).ended(0).out,
+              AllOf(HasSubstr("48 training, 48 validation, 48 test texts"),
+                    HasSubstr("labels     3 classes: \"cat\", \"cow\", \"dog\"")));
+  auto figures = evaluated(kLonger);
+  EXPECT_GT(figures["accuracy"], 0.9);
+  EXPECT_LE(figures["accuracy_low"], figures["accuracy"]);
+  EXPECT_NEAR(figures["majority_accuracy"], 1.0 / 3, 1e-6);
+  EXPECT_GT(figures["auroc"], 0.95);
+  EXPECT_TRUE(std::filesystem::exists(path("run/evaluation-test-files/confusion.svg")));
+  call("predict", kLonger).ended(0);
+  const std::vector<std::string> rows = read_lines(path("run/submission.csv"));
+  EXPECT_EQ(rows.at(0), "id,text,prediction,p_cat,p_cow,p_dog,label");
+  EXPECT_EQ(rows.size(), 49u);
+  EXPECT_THAT(rows.at(1), testing::StartsWith("0,the cat cries 1 times,cat,0."));
+  call("export", Words{"--output", "folder"} + kLonger).ended(0);
+  const auto config = read_json(path("folder/config.json"));
+  EXPECT_EQ(config.at("architectures").at(0), "LlamaForSequenceClassification");
+  EXPECT_EQ(config.at("id2label").at("1"), "cow");
+  EXPECT_TRUE(config.at("pad_token_id").is_number());
+  // The folder says all that its predictions need.
+  write_text(path("folder.toml"), "[task]\nplugin = \"labels\"\ndata.test = \"test.jsonl\"\n");
+  pipeline({"predict", "folder.toml", "--checkpoint", "folder", "--set", "run.dir=again", "--set",
+            "run.device=cpu"})
+      .ended(0);
+  EXPECT_EQ(read_text(path("again/submission.csv")), read_text(path("run/submission.csv")));
+  EXPECT_THAT(call("run", {"task.plugin=pretraining", "train.init_from=folder", "run.dir=next"}).ended(2).err,
+              HasSubstr("the folder's head is not a language model's"));
+}
+
+TEST_F(TextLabels, MayBeSeveralOrNumbers) {
+  const Words several{"task.objective=multi_label", "task.label.column=both"};
+  call("run", several + kLonger).ended(0);
+  auto figures = evaluated(several + kLonger);
+  EXPECT_GT(figures["micro_f1"], 0.8);
+  EXPECT_GT(figures["exact_match"], 0.5);
+  call("predict", several + kLonger).ended(0);
+  EXPECT_EQ(read_lines(path("run/submission.csv")).at(0),
+            "id,text,prediction,p_cat,p_cow,p_dog,p_loud,label");
+
+  const Words numbers{"task.objective=regression", "task.label.column=times", "--fresh"};
+  call("run", numbers + kLonger).ended(0);
+  figures = evaluated(
+      {"task.objective=regression", "task.label.column=times", "train.max_steps=60", "optimizer.lr=1e-2"});
+  EXPECT_GT(figures["spearman"], 0.9);
+  EXPECT_LT(figures["rmse"], figures["mean_rmse"] / 2);
+}
+
+TEST_F(TextLabels, HaveTheSameBitsUnderEveryStrategyAndAfterAKill) { expect_the_same_run_everywhere(*this); }
+
+TEST_F(TextLabels, ThatAreNumbersCountTheClassesOfTheModel) {
+  call("run").ended(0);
+  call("export", {"--output", "folder"}).ended(0);
+  EXPECT_THAT(
+      call("run", {"train.init_from=folder", "run.dir=next", "task.label.column=number"}).ended(0).out,
+      AllOf(HasSubstr("3 classes: \"cat\", \"cow\", \"dog\""), testing::Not(HasSubstr("is new"))));
+  write_text(path("train.jsonl"), records(7));
+  EXPECT_THAT(
+      call("run", {"train.init_from=folder", "run.dir=more", "task.label.column=number"}).ended(2).err,
+      HasSubstr("the data has also \"7\", \"8\", \"9\", and the model \"cat\", \"cow\", \"dog\""));
+}
+
+TEST_F(TextLabels, ThatCannotBeLearntAreNamed) {
+  EXPECT_THAT(call("run", {"task.objective=regression"}).ended(2).err,
+              HasSubstr("record 0: \"cat\" in column \"label\" is no number"));
+  EXPECT_THAT(call("run", {"task.label.column=kind"}).code, testing::Ne(0));
+  EXPECT_THAT(call("check", {"task.label.column=text"}).ended(2).err,
+              HasSubstr("is the column of task.data.text_column"));
+  write_text(path("test.jsonl"), R"({"text": "the cat cries"})"
+                                 "\n");
+  call("run", {"run.dir=run"}).ended(0);
+  EXPECT_THAT(call("evaluate", {"--split", "test"}).code, testing::Ne(0));
+  call("predict").ended(0);
+  EXPECT_THAT(read_lines(path("run/submission.csv")).at(1), testing::EndsWith(","));
+}
+
+TEST_F(TextLabels, AreLearntByAdaptersOfALanguageModel) {
+  write_text(path("texts.txt"), "the cat cries\nthe dog cries\nthe cow cries 3 times\n");
+  write_text(
+      path("base.toml"),
+      "[run]\ndir = \"base-run\"\ndevice = \"cpu\"\n[task]\nplugin = \"pretraining\"\ndata = { train = "
+      "\"texts.txt\", document = \"line\" }\ntokenizer.vocab_size = 270\nsequence.max_tokens = "
+      "16\ngenerate = { max_tokens = 4, prompt_tokens = 4 }\nlanguage = { hidden_size = 16, "
+      "num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 64, "
+      "tie_word_embeddings = false }\n[train]\nmax_steps = 2\nglobal_batch = 2\n");
+  pipeline({"run", "base.toml"}).ended(0);
+  pipeline({"export", "base.toml", "--output", "base"}).ended(0);
+  const Words lora{"train.init_from=base", "task.language.lora.rank=4", "task.language.lora.targets=[\"*\"]"};
+  write_text(path("train.toml"),
+             "[run]\ndir = \"run\"\ndevice = \"cpu\"\n[task]\nplugin = \"labels\"\ndata = { "
+             "train = \"train.jsonl\", val = \"train.jsonl\", test = \"test.jsonl\" }\n" +
+                 std::string(kShortTraining));
+  EXPECT_THAT(call("run", lora).ended(0).out, HasSubstr("the head for labels (score) is new"));
+  call("predict", lora).ended(0);
+  call("export", lora + Words{"--output", "adapter"}).ended(0);
+  EXPECT_EQ(read_json(path("adapter/adapter_config.json")).at("task_type"), "SEQ_CLS");
+  write_text(path("again.toml"),
+             "[run]\ndir = \"again\"\ndevice = \"cpu\"\n[task]\nplugin = \"labels\"\ndata.test = "
+             "\"test.jsonl\"\nlanguage.lora.init_from = \"adapter\"\n");
+  pipeline({"predict", "again.toml", "--checkpoint", "base"}).ended(0);
+  EXPECT_EQ(read_text(path("again/submission.csv")), read_text(path("run/submission.csv")));
+  EXPECT_THAT(pipeline({"predict", "again.toml", "--checkpoint", "base", "--set", "run.dir=none", "--set",
+                        "task.language.lora.init_from=\"\"", "--set",
+                        "task.label.classes=[\"cat\", \"cow\", \"dog\"]"})
+                  .ended(2)
+                  .err,
+              HasSubstr("needs a head for labels, which base does not have"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests

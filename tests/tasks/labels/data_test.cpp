@@ -1,0 +1,65 @@
+// Labels as texts, and the tokens that a model reads of one text or two.
+#include "plugins/tasks/labels/data.hpp"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+namespace pipeline::tasks::labels {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Reader reader(Kind kind, std::vector<std::string> classes = {}) {
+  return {.kind = kind, .column = "label", .missing = "?", .classes = std::move(classes)};
+}
+
+TEST(LabelText, StandsForNoneByItsKind) {
+  for (const char* word : {"", "nan", "None", "?"})
+    for (const Kind kind : {Kind::kClass, Kind::kNumber}) EXPECT_TRUE(reader(kind).is_none(word)) << word;
+  EXPECT_FALSE(reader(Kind::kClass, {"None", "Some"}).is_none("None")) << "a class of the user's";
+  EXPECT_TRUE(reader(Kind::kClass).is_none("-100"));
+  EXPECT_FALSE(reader(Kind::kNumber).is_none("-100"));
+  EXPECT_FALSE(reader(Kind::kSeveral).is_none("")) << "none of the classes";
+  EXPECT_TRUE(reader(Kind::kSeveral).is_none("nan"));
+}
+
+TEST(LabelText, OfSeveralIsAListOfNames) {
+  EXPECT_THAT(names_of("sound, game,mail"), ElementsAre("sound", "game", "mail"));
+  EXPECT_THAT(names_of(" , "), IsEmpty());
+  EXPECT_EQ(reader(Kind::kSeveral).problem_of("0,3"), "");
+  EXPECT_THAT(reader(Kind::kSeveral).problem_of("0,1,0,1"), HasSubstr("names \"0\" twice"));
+  EXPECT_THAT(reader(Kind::kNumber).problem_of("many"), HasSubstr("is no number"));
+}
+
+// The tokens of two texts are 1, 2, ... and 101, 102, ...
+std::string packed(int32_t first, int32_t second) {
+  std::vector<int32_t> one(static_cast<size_t>(first)), two(static_cast<size_t>(second));
+  std::iota(one.begin(), one.end(), 1);
+  std::iota(two.begin(), two.end(), 101);
+  return stores::pack_tokens({one, {0}, two}, "", 1000);
+}
+
+TEST(TokensOfTexts, AreCutAtTheEndOfTheLongerOneFirst) {
+  const auto read = [](const std::string& bytes, Begin begin, int64_t most) {
+    return tokens_of(stores::unpack_tokens(bytes).value(), begin, most);
+  };
+  EXPECT_THAT(read(packed(3, 0), 0, 9), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(read(packed(3, 0), std::nullopt, 2), ElementsAre(1, 2));
+  EXPECT_THAT(read(packed(2, 2), 0, 9), ElementsAre(0, 1, 2, 0, 101, 102)) << "each begins";
+  EXPECT_THAT(read(packed(9, 2), std::nullopt, 6), ElementsAre(1, 2, 3, 4, 101, 102));
+  EXPECT_THAT(read(packed(2, 9), std::nullopt, 6), ElementsAre(1, 2, 101, 102, 103, 104));
+  EXPECT_THAT(read(packed(9, 9), 0, 8), ElementsAre(0, 1, 2, 3, 0, 101, 102, 103));
+  for (int32_t first = 1; first < 12; ++first)
+    for (int32_t second = 0; second < 12; ++second) {
+      const auto sample = packed(first, second);
+      const size_t size = read(sample, std::nullopt, 8).size();
+      EXPECT_EQ(size, static_cast<size_t>(std::min(first + second, 8)));
+      EXPECT_EQ(is_cut(stores::unpack_tokens(sample).value(), std::nullopt, 8), first + second > 8);
+    }
+}
+
+}  // namespace
+}  // namespace pipeline::tasks::labels
