@@ -166,6 +166,38 @@ TEST_F(Preference, AnswersThatAreJudgedByThemselves) {
               HasSubstr("80 training, 80 validation, 80 test judged answers"));
 }
 
+TEST_F(Preference, AnswersAreScoredByAHead) {
+  const Words reward{"task.preference.loss=reward"}, longer{"train.max_steps=40", "evaluate.every=20"};
+  EXPECT_THAT(call("run", reward).ended(0).out, HasSubstr("the head for labels (score) is new"));
+  for (const Arrangement& two : {Arrangement{"ddp", 2}, Arrangement{"sharded3", 2}}) {
+    call("run", reward + two.sets() + Words{"run.dir=" + two.name()}).ended(0);
+    EXPECT_EQ(curve(two.name()), curve("run"));
+  }
+  EXPECT_THAT(call("run", reward + longer).ended(0).out,
+              AllOf(HasSubstr("chosen:   "), HasSubstr("rejected: ")));
+  call("evaluate", Words{"--split", "test"} + reward + longer).ended(0);
+  const auto figures = read_json(path("run/evaluation-test.json")).at("figures");
+  EXPECT_GT(figures.at("accuracy").get<double>(), 0.9);
+  EXPECT_FALSE(figures.contains("logp_chosen"));
+  call("predict", reward + longer).ended(0);
+  EXPECT_EQ(read_lines(path("run/submission.csv")).at(0),
+            "id,question,chosen,rejected,reward_chosen,reward_rejected");
+  call("export", Words{"--output", "scorer"} + reward + longer).ended(0);
+  const auto config = read_json(path("scorer/config.json"));
+  EXPECT_EQ(config.at("architectures").at(0), "LlamaForSequenceClassification");
+  EXPECT_EQ(config.at("id2label").size(), 1u);
+  write_text(
+      path("scorer.toml"),
+      "[run]\ndevice = \"cpu\"\n[task]\nplugin = \"preference\"\npreference.loss = \"reward\"\ndata.test = "
+      "\"pairs.jsonl\"\n");
+  pipeline({"predict", "scorer.toml", "--checkpoint", "scorer", "--output", "again.csv"}).ended(0);
+  EXPECT_EQ(read_text(path("again.csv")), read_text(path("run/submission.csv")));
+  EXPECT_THAT(pipeline({"predict", "scorer.toml", "--checkpoint", "base"}).ended(2).err,
+              HasSubstr("has no head for labels"));
+  EXPECT_THAT(call("check", reward + Words{"run.dir=new", "task.preference.beta=0.5"}).ended(2).err,
+              HasSubstr("knows scores alone"));
+}
+
 // Texts, messages after a prompt, and whole conversations are the same pairs; what is none is left out by
 // name.
 TEST_F(Preference, ReadsTheFormsThatPairsComeIn) {

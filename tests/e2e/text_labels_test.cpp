@@ -161,7 +161,7 @@ TEST_F(TextLabels, AreLearntByAdaptersOfALanguageModel) {
                         "task.label.classes=[\"cat\", \"cow\", \"dog\"]"})
                   .ended(2)
                   .err,
-              HasSubstr("needs a head for labels, which base does not have"));
+              HasSubstr("base: has no head for labels"));
 }
 
 }  // namespace

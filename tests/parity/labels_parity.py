@@ -6,6 +6,7 @@ PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt.
 import json
 import os
 import random
+import statistics
 import tempfile
 
 from comparison import run, started, table
@@ -15,8 +16,10 @@ BATCH, STEPS, RATE = 4, 4, 1e-3
 CLASSES = ["first", "second", "third"]
 # Of transformers: the model's type, what is learnt, and whether a text has a second one.
 CASES = [("qwen2", "classification", False), ("llama", "classification", True), ("gpt2", "multi_label", False),
-         ("gemma3_text", "regression", False), ("mistral", "multi_label", True)]
-PROBLEM = {"classification": "single_label_classification", "multi_label": "multi_label_classification", "regression": "regression"}
+         ("gemma3_text", "regression", False), ("mistral", "multi_label", True), ("qwen3", "reward", False), ("llama", "reward", False)]
+TEMPLATE = ("{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}{% endfor %}"
+            "{% if add_generation_prompt %}{{'<|im_start|>assistant\\n'}}{% endif %}")
+PROBLEM = {"reward": "regression", "classification": "single_label_classification", "multi_label": "multi_label_classification", "regression": "regression"}
 
 
 def text():
@@ -28,9 +31,15 @@ def records(objective, has_pairs):
         if objective == "classification":
             return random.choice(CLASSES)
         if objective == "regression":
-            return round(random.uniform(-2, 8), 3)
+            return numbers.pop()
         return [name for name in CLASSES if random.random() < 0.5]
 
+    if objective == "reward":
+        return [{"prompt": text(), "chosen": text(), "rejected": text()} for _ in range(BATCH * STEPS)]
+    # Their deviation is 1: numbers are learnt as number / deviation, and the head's gradient is that of what it gives.
+    numbers = [random.uniform(-2, 8) for _ in range(BATCH * STEPS)]
+    deviation = statistics.stdev(numbers)
+    numbers = [number / deviation for number in numbers]
     return [{"text": text(), **({"other": text()} if has_pairs else {}), "label": label()} for _ in range(BATCH * STEPS)]
 
 
@@ -48,19 +57,31 @@ def output(model, tokenizer, row, labels=None):
     return model(input_ids=words["input_ids"], labels=labels)
 
 
+def scores(model, tokenizer, row):
+    """Of the chosen and the rejected answer, as a reward model has them."""
+    both = [[{"role": "user", "content": row["prompt"]}, {"role": "assistant", "content": row[which]}] for which in ("chosen", "rejected")]
+    return [model(**tokenizer.apply_chat_template(one, return_tensors="pt", return_dict=True)).logits[0, 0] for one in both]
+
+
 def probabilities(objective, logits, torch):
     return logits[:, 0] if objective == "regression" else torch.softmax(logits, 1) if objective == "classification" else torch.sigmoid(logits)
 
 
 def predicted(work, objective, run_folder, torch):
     rows = table(os.path.join(work, run_folder, "submission.csv"))
-    names = ["prediction"] if objective == "regression" else [f"p_{name}" for name in CLASSES]
+    names = ["reward_chosen", "reward_rejected"] if objective == "reward" else ["prediction"] if objective == "regression" else [f"p_{name}" for name in CLASSES]
     return torch.tensor([[float(row[name]) for name in names] for row in rows]).squeeze(1)
 
 
-def theirs(folder, objective, rows, scale, torch, classes):
+def pair_loss(model, tokenizer, row, torch):
+    chosen, rejected = scores(model, tokenizer, row)
+    return 0.01 * (chosen + rejected) ** 2 - torch.nn.functional.logsigmoid(chosen - rejected)
+
+
+def theirs(folder, objective, rows, torch, classes):
     """[(loss, gradient norm)] of the steps."""
     model = classes.from_pretrained(folder, dtype=torch.float32)
+    model.get_input_embeddings().padding_idx = None  # else the row of the token for padding learns nothing, wherever it stands
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -70,7 +91,9 @@ def theirs(folder, objective, rows, scale, torch, classes):
         optimizer.zero_grad()
         total = 0.0
         for row in rows[step * BATCH : (step + 1) * BATCH]:
-            loss = output(model, tokenizer, row, right(objective, row, torch)).loss / BATCH / scale**2
+            whole = pair_loss(model, tokenizer, row, torch) if objective == "reward" else output(
+                model, tokenizer, row, right(objective, row, torch)).loss
+            loss = whole / BATCH
             loss.backward()
             total += loss.item()
         seen.append((total, torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9).item()))
@@ -88,26 +111,29 @@ def compare(program, work, kind, objective, has_pairs):
     random.seed(1)
     folder = os.path.join(work, "folder")
     os.makedirs(folder)
-    tokenizer = chat_tokenizers.save("llama3" if kind == "llama" else "qwen2", [], "<|im_end|>", "{{ messages }}", folder)
+    tokenizer = chat_tokenizers.save("llama3" if kind == "llama" else "qwen2", [], "<|im_end|>", TEMPLATE, folder)
+    # A conversation ends with the end of text: where that is for padding, too, transformers scores the token before.
+    padding = None if kind == "llama" else tokenizer.eos_token_id
     sizes = dict(n_embd=64, n_layer=2, n_head=4, n_positions=128, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0) if kind == "gpt2" else dict(
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
         max_position_embeddings=128)
     config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), initializer_range=0.1, bos_token_id=tokenizer.bos_token_id,
-                                  eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.eos_token_id, problem_type=PROBLEM[objective],
-                                  id2label=dict(enumerate(["score"] if objective == "regression" else CLASSES)), **sizes)
+                                  eos_token_id=tokenizer.eos_token_id, pad_token_id=padding, problem_type=PROBLEM[objective],
+                                  id2label=dict(enumerate(CLASSES if objective in ("classification", "multi_label") else ["score"])), **sizes)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     rows = records(objective, has_pairs)
     with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    numbers = torch.tensor([row["label"] for row in rows]) if objective == "regression" else None
+    data = 'data = { train = "texts.jsonl", test = "texts.jsonl"' + (', pair_column = "other" }' if has_pairs else " }")
+    task = f'plugin = "labels"\n{data}\nsequence.max_tokens = 64'
+    if objective == "reward":
+        task = f'plugin = "preference"\n{data}\npreference = {{ loss = "reward", center_rewards_coefficient = 0.01 }}\ngenerate.max_tokens = 8'
     with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
         file.write(f"""[run]
 dir = "run"
 device = "cpu"
 [task]
-plugin = "labels"
-data = {{ train = "texts.jsonl", test = "texts.jsonl"{', pair_column = "other"' if has_pairs else ''} }}
-sequence.max_tokens = 64
+{task}
 [train]
 init_from = "folder"
 precision = "fp32"
@@ -129,7 +155,10 @@ shuffle = false
         model = AutoModelForSequenceClassification.from_pretrained(model_folder, dtype=torch.float32).eval()
         own = AutoTokenizer.from_pretrained(model_folder)
         with torch.no_grad():
-            expected = torch.cat([probabilities(objective, output(model, own, row).logits, torch) for row in rows])
+            if objective == "reward":
+                expected = torch.tensor([scores(model, own, row) for row in rows])
+            else:
+                expected = torch.cat([probabilities(objective, output(model, own, row).logits, torch) for row in rows])
         ours = predicted(work, objective, run_folder, torch)
         assert ours.shape == expected.shape, (ours.shape, expected.shape)
         worst = (ours - expected).abs().max().item()
@@ -141,13 +170,9 @@ shuffle = false
     run(program, work, "run", "texts.toml")
     with open(os.path.join(work, "run", "metrics.jsonl"), encoding="utf-8") as file:
         ours = [(step["loss"], step["grad_norm"]) for step in map(json.loads, file)]
-    # Numbers are learnt as number / deviation by a head that gives them so: its gradient is not that of the folder's.
-    expected = theirs(folder, objective, rows, numbers.std().item() if objective == "regression" else 1.0, torch,
-                      AutoModelForSequenceClassification)
+    expected = theirs(folder, objective, rows, torch, AutoModelForSequenceClassification)
     assert len(ours) == len(expected) == STEPS, ours
-    compared = 1 if objective == "regression" else STEPS
-    pairs = [(a[i], b[i]) for a, b in zip(ours[:compared], expected, strict=False) for i in range(1 if objective == "regression" else 2)]
-    trained = max(abs(a - b) / abs(b) for a, b in pairs)
+    trained = max(abs(a[i] - b[i]) / abs(b[i]) for a, b in zip(ours, expected, strict=True) for i in range(2))
     assert trained < 1e-5, f"{kind} {objective}: {trained}\nours     {ours}\nexpected {expected}"
     run(program, work, "predict", "texts.toml")
     run(program, work, "export", "texts.toml", "--output", "exported")

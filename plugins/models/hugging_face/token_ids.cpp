@@ -3,6 +3,7 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -18,8 +19,8 @@ namespace {
 using nlohmann::ordered_json;  // files keep the order of their fields
 
 constexpr const char *kModel = "config.json", *kGeneration = "generation_config.json", *kText = "text_config",
-                     *kBegin = "bos_token_id", *kEnd = "eos_token_id";
-constexpr std::initializer_list<const char*> kKeys{kBegin, kEnd, "pad_token_id"};
+                     *kBegin = "bos_token_id", *kEnd = "eos_token_id", *kPadding = "pad_token_id";
+constexpr std::initializer_list<const char*> kKeys{kBegin, kEnd, kPadding};
 
 // The object in one of the files; an empty one where it is not there.
 ordered_json read(const FolderTexts& texts, const char* file, const std::string& folder) {
@@ -144,13 +145,25 @@ void write_token_ids(const std::string& folder, const FolderTexts& texts, const 
   write_text(folder + "/" + kGeneration, generation.dump(2) + "\n");
 }
 
-void require_padding(const std::string& folder, int64_t token) {
-  constexpr const char* kPadding = "pad_token_id";
+std::optional<int64_t> padding_of(const std::string& folder) {
   const std::string path = folder + "/" + kModel;
-  ordered_json model = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
-  if (model.contains(kPadding) && !model[kPadding].is_null()) return;
-  model[kPadding] = token;
-  write_text(path, model.dump(2) + "\n");
+  const ordered_json model =
+      strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
+  const auto found = model.find(kPadding);
+  if (found == model.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<int64_t>();
+}
+
+void set_padding(const std::string& folder, int64_t token, const std::string& text) {
+  const auto set = [&](const char* name, const char* key, const ordered_json& value) {
+    const std::string path = folder + "/" + name;
+    if (!std::filesystem::exists(path)) return;
+    ordered_json values = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
+    values[key] = value;
+    write_text(path, values.dump(2) + "\n");
+  };
+  set(kModel, kPadding, token);
+  set("tokenizer_config.json", "pad_token", text);
 }
 
 }  // namespace pipeline::hugging_face

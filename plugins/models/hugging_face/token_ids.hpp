@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,9 @@ FolderTexts without_unknown(FolderTexts texts, const OwnTokens& own, const std::
 // the same numbers. `own.end` joins those that end a text, where neither file has it; in
 // generation_config.json, which generate() reads, all of end_tokens() do.
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own);
-// Makes `token` the one for padding in its config.json, where that names none.
-void require_padding(const std::string& folder, int64_t token);
+// The token for padding that its config.json names; nothing: none.
+std::optional<int64_t> padding_of(const std::string& folder);
+// Makes another one that, there and, as its text, in tokenizer_config.json.
+void set_padding(const std::string& folder, int64_t token, const std::string& text);
 
 }  // namespace pipeline::hugging_face

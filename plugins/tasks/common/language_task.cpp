@@ -4,6 +4,7 @@
 
 #include "files/data_errors.hpp"
 #include "files/hash128.hpp"
+#include "heads/label_folder.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
 #include "plugins/data/messages/conversation_store.hpp"
@@ -109,6 +110,39 @@ void export_language_model(const fs::path& folder, const Context& context, const
   language::export_model(folder, model, lora, tokenizer->files(), tokenizer.own_tokens(),
                          [&](const std::string& note) { context.info(note); });
   tokenizer->save(folder.string());
+}
+
+void require_label_head(const fs::path& folder, const std::string& adapter, bool trains,
+                        const Context& context) {
+  const bool has_head =
+      language::read_config(hugging_face::ConfigFile((folder / "config.json").string()), true)
+          .label.has_value() ||
+      (!adapter.empty() && heads::adapter_predicts_labels(adapter));
+  if (has_head) return;
+  if (!trains)
+    fail_with(PL_ERROR_CONFIG, folder.string(),
+              ": has no head for labels: train one with train.init_from, which names it");
+  context.info("weights    of ", folder.string(),
+               " without its output head; the head for labels (score) is new");
+}
+
+void choose_padding(const fs::path& folder, const TaskTokenizer& tokenizer, std::optional<int64_t> last,
+                    const Context& context) {
+  const std::optional<int64_t> named = hugging_face::padding_of(folder.string());
+  if (named && named != last) return;
+  std::optional<int64_t> chosen;
+  if (tokenizer->eot() != last) chosen = tokenizer->eot();
+  for (int64_t id = tokenizer->vocab_size() - 1; !chosen && id >= 0; --id)
+    if (tokenizer->is_special(id) && id != last) chosen = id;
+  if (!chosen)
+    return context.warn(
+        "the tokenizer has no token for padding beside the one that texts end with: give "
+        "transformers one text at a time");
+  const std::string text = tokenizer->decode(std::vector{static_cast<int32_t>(*chosen)});
+  hugging_face::set_padding(folder.string(), *chosen, text);
+  if (named)
+    context.info("padding    ", text, ", as texts end with the token that ", folder.string(),
+                 " would have for it, which transformers then passes over");
 }
 
 void add_loss_metrics(const Context& context, const language::PackedBatch& batch,

@@ -104,6 +104,15 @@ void export_language_model(const std::filesystem::path& folder, const Context& c
                            const adapters::LoraOptions& lora, const language::LanguageModel& model,
                            const TaskTokenizer& tokenizer);
 
+// For models with a head for labels. Says that the head is new where neither the folder nor the adapter has
+// one; refuses them unless the run trains it.
+void require_label_head(const std::filesystem::path& folder, const std::string& adapter, bool trains,
+                        const Context& context);
+// An exported folder names a token for padding, as transformers takes no batches of texts without one, and
+// looks for the last token that is another: so not `last`, the one that texts end with.
+void choose_padding(const std::filesystem::path& folder, const TaskTokenizer& tokenizer,
+                    std::optional<int64_t> last, const Context& context);
+
 // Metrics of a step beside its loss. With terms in `details`: "cross_entropy", the mean over all targets
 // without them. With `sources`, that of each sample: "loss/NAME", the mean cross entropy of a source's
 // targets, and "samples/NAME". ends: of the samples, as rows of the batch.
@@ -207,15 +216,22 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
   void import_model(const std::filesystem::path& folder) override {
     import_language_model(folder, this->context(), this->config().language.lora, this->model(),
                           this->tokenizer());
+    if (label())
+      require_label_head(folder, this->config().language.lora.init_from.string(),
+                         this->run().purpose == PL_PURPOSE_TRAIN, this->context());
   }
   void export_model(const std::filesystem::path& folder) override {
     export_language_model(folder, this->context(), this->config().language.lora, this->model(),
                           this->tokenizer());
+    if (label() && !this->config().language.lora.exports_adapter())
+      choose_padding(folder, this->tokenizer(), last_token(), this->context());
   }
 
  protected:
   // Of a model that has a head for labels in place of the output head.
   virtual std::optional<heads::LabelForm> label() const { return std::nullopt; }
+  // The token that every text with a label ends with, if it may be a special one.
+  virtual std::optional<int64_t> last_token() const { return std::nullopt; }
 };
 
 }  // namespace pipeline::tasks::common

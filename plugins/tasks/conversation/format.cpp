@@ -102,18 +102,21 @@ std::unique_ptr<const ChatFormat> open_format(const TemplateOptions& chat, bool 
   return format;
 }
 
-void read_folder(const TemplateOptions& chat, const tokenizer::TokenizerOptions& tokenizer,
-                 const language::LanguageOptions& language, int64_t new_tokens,
-                 const std::filesystem::path& init_from, const ModelOptions& say) {
+std::optional<language::Config> read_folder(const TemplateOptions& chat,
+                                            const tokenizer::TokenizerOptions& tokenizer,
+                                            const language::LanguageOptions& language, int64_t new_tokens,
+                                            const std::filesystem::path& init_from, const ModelOptions& say,
+                                            bool may_have_labels) {
   if (const std::string problem = TemplateOptions::problem_of(chat.chat_template); !problem.empty())
     say.problem("chat.template", problem);
-  const auto theirs = common::read_language_model(tokenizer, language, init_from, say);
-  if (!theirs) return;
+  const auto theirs = common::read_language_model(tokenizer, language, init_from, say, may_have_labels);
+  if (!theirs) return theirs;
   const std::filesystem::path file = init_from / "config.json";
   int64_t tokens = chat.max_tokens;
   if (!say.is_set("chat.max_tokens") && tokens > theirs->max_position_embeddings)
     say("chat.max_tokens", tokens = theirs->max_position_embeddings, file);
   if (new_tokens >= tokens) say("generate.max_tokens", std::max<int64_t>(tokens / 4, 1), file);
+  return theirs;
 }
 
 tokenizer::TrainingTexts texts_of(

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "language/options.hpp"
@@ -44,10 +45,13 @@ struct TemplateOptions {
   static std::string problem_of(const std::string& name);
 };
 
-// Tells what the folder says that the run starts from; lengths are made to fit into its positions.
-void read_folder(const TemplateOptions& chat, const tokenizer::TokenizerOptions& tokenizer,
-                 const language::LanguageOptions& language, int64_t new_tokens,
-                 const std::filesystem::path& init_from, const ModelOptions& say);
+// Tells what the folder says that the run starts from; lengths are made to fit into its positions. As
+// common::read_language_model().
+std::optional<language::Config> read_folder(const TemplateOptions& chat,
+                                            const tokenizer::TokenizerOptions& tokenizer,
+                                            const language::LanguageOptions& language, int64_t new_tokens,
+                                            const std::filesystem::path& init_from, const ModelOptions& say,
+                                            bool may_have_labels = false);
 
 // The template that the options name, or the tokenizer's own. The tokenizer carries it from then on. The log
 // has what it makes of answers. [main]

@@ -236,28 +236,6 @@ LabelsBatch Labels::make_batch(const LoadRequest& request) const {
   return batch;
 }
 
-void Labels::import_model(const std::filesystem::path& folder) {
-  Base::import_model(folder);
-  const bool lacks_head =
-      !language::read_config(hugging_face::ConfigFile(folder / "config.json"), true).label.has_value();
-  if (!lacks_head) return;
-  const std::string adapter = config().language.lora.init_from.string();
-  if (run().purpose == PL_PURPOSE_TRAIN)
-    context().info("weights    of ", folder.string(),
-                   " without its output head; the head for labels (score) is new");
-  else if (adapter.empty() || !heads::adapter_predicts_labels(adapter))
-    config_error("objective", concat("needs a head for labels, which ", folder.string(),
-                                     " does not have: train one with train.init_from"));
-}
-
-// transformers refuses batches of a model whose folder names no token for padding. No text here ends with
-// the end of text, so that it finds the last token whatever stands behind it.
-void Labels::export_model(const std::filesystem::path& folder) {
-  Base::export_model(folder);
-  if (!config().language.lora.exports_adapter())
-    hugging_face::require_padding(folder.string(), tokenizer()->eot());
-}
-
 LossSum Labels::loss(const LabelsBatch& batch) {
   at::Tensor rows;
   const at::Tensor sum = model().with_labels(batch.packed, pass(), [&](const at::Tensor& outputs) {

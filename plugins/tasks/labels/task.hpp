@@ -55,9 +55,6 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
     return common::info_of(batch.packed, static_cast<double>(batch.ids.size()), batch.ids.size());
   }
 
-  void import_model(const std::filesystem::path& folder) override;
-  void export_model(const std::filesystem::path& folder) override;
-
   LossSum loss(const LabelsBatch& batch) override;
   std::vector<Metric> metrics() override;
   void evaluate(const LabelsBatch& batch, EvaluationSink& sink) override;

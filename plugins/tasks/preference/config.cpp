@@ -1,5 +1,7 @@
 #include "plugins/tasks/preference/config.hpp"
 
+#include "hugging_face/token_ids.hpp"
+
 namespace pipeline::tasks::preference {
 
 void DataOptions::describe(Options& o) {
@@ -23,6 +25,10 @@ void DataOptions::describe(Options& o) {
 void PreferenceConfig::validate(const ConfigErrors& errors) const {
   chat.require_room(errors, language, generate.max_tokens);
   const PreferenceOptions& wanted = preference;
+  if (!wanted.is_reward() && wanted.padding >= 0)
+    errors("preference.padding", "is of use with task.preference.loss = \"reward\" alone");
+  if (wanted.is_reward() && !ask.prompt.empty())
+    errors("ask.prompt", "a model that scores answers writes none");
   if (!wanted.reference.empty() && !wanted.has_reference())
     errors("preference.reference",
            concat("task.preference.loss = \"", wanted.loss, "\" has no reference: leave it out"));
@@ -38,6 +44,17 @@ void PreferenceConfig::validate(const ConfigErrors& errors) const {
   if (!language.lora.init_from.empty()) refuse("language.lora.init_from", "begins with an adapter");
   if (!language.lora.modules_to_save.empty())
     refuse("language.lora.modules_to_save", "trains parts of the model itself");
+}
+
+void PreferenceConfig::read_model(const PreferenceConfig& config, const std::filesystem::path& init_from,
+                                  const ModelOptions& say) {
+  const bool is_reward = config.preference.is_reward();
+  const auto theirs =
+      conversation::read_folder(config.chat, config.tokenizer, config.language, config.generate.max_tokens,
+                                init_from, say, /*may_have_labels=*/is_reward);
+  if (!is_reward || !theirs || !theirs->label) return;
+  const auto padding = hugging_face::padding_of(init_from.string());
+  say("preference.padding", padding.value_or(-1), init_from / "config.json");
 }
 
 }  // namespace pipeline::tasks::preference

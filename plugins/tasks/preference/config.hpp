@@ -4,6 +4,7 @@
 #include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -22,12 +23,18 @@ struct DataOptions : sources::SplitOptions {
 
 struct PreferenceOptions : LossOptions {
   std::filesystem::path reference;
+  int64_t padding = -1;
 
   void describe(Options& o) {
     LossOptions::describe(o);
     o("reference", reference,
       "folder of the reference model; empty: with LoRA the model without it, else the folder that "
       "train.init_from names");
+    o("padding", padding,
+      "reward: where answers end with this token, the score is that of the one before, as transformers reads "
+      "folders whose pad_token_id this is; -1: there is none")
+        .min(-1)
+        .follows();
   }
 };
 
@@ -70,10 +77,7 @@ struct PreferenceConfig {
   }
 
   static void read_model(const PreferenceConfig& config, const std::filesystem::path& init_from,
-                         const ModelOptions& say) {
-    conversation::read_folder(config.chat, config.tokenizer, config.language, config.generate.max_tokens,
-                              init_from, say);
-  }
+                         const ModelOptions& say);
 };
 
 }  // namespace pipeline::tasks::preference

@@ -121,6 +121,15 @@ conversation::Sequence Recipe::sequence_of(const Conversation& one, size_t quest
     throw messages::DataError(problem);
   if (one.turns.size() <= question_turns || !one.turns.back().is_assistant())
     throw messages::DataError(concat("a ", which, " conversation that does not end with an answer"));
+  if (is_scored) {
+    if (static_cast<int64_t>(tokens.tokens.size()) > max_tokens)
+      throw messages::DataError(
+          concat("a ", which, " answer that ends behind task.chat.max_tokens (", max_tokens, ")"));
+    conversation::Sequence whole{.tokens = scored(tokens.tokens), .targets = {}};
+    whole.targets.assign(whole.tokens.size(), -1);
+    whole.targets.back() = whole.tokens.back();
+    return whole;
+  }
   conversation::Sequence made = chat::make_sequence(tokens, max_tokens, [&](size_t turn) {
     return turn >= question_turns && one.turns.at(turn).is_learnt;
   });
@@ -184,7 +193,8 @@ text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Sp
              }},
         reader(files, recipe.data, recipe.is_unpaired));
   };
-  return {.options = concat(options_key(data), "\n", max_tokens, " ", is_unpaired, "\n", format.key()),
+  return {.options = concat(options_key(data), "\n", max_tokens, " ", is_unpaired,
+                            is_scored ? concat(" scored ", padding) : "", "\n", format.key()),
           .read = read};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,15 @@ struct Recipe {
   tokenizer::TokenizerPtr tokenizer;
   int64_t max_tokens;
   bool is_unpaired;
+  bool is_scored;   // of a sequence its last token has a target, which does not matter
+  int64_t padding;  // goes at the end of those
 
   text::Reading reading(const sources::SourceFiles& files, const files::SplitPart& part) const;
+  // The tokens at whose end a conversation is scored.
+  std::vector<int64_t> scored(std::vector<int64_t> tokens) const {
+    while (tokens.size() > 1 && tokens.back() == padding) tokens.pop_back();
+    return tokens;
+  }
   // A question alone.
   std::string asked_sample(const Conversation& conversation) const;
 

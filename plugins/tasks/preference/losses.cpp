@@ -6,6 +6,8 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 
+#include <tuple>
+
 namespace pipeline::tasks::preference {
 namespace {
 
@@ -24,9 +26,10 @@ at::Tensor log_odds(const at::Tensor& log_p) { return log_p - at::log1p(-log_p.e
 
 void LossOptions::describe(Options& o) {
   o("loss", loss,
-    "dpo, ipo, hinge and kto compare with a reference model; cpo, simpo and orpo do without one: see the "
-    "task's README")
-      .choices({"dpo", "ipo", "hinge", "kto", "cpo", "simpo", "orpo"});
+    "dpo, ipo, hinge and kto compare with a reference model; cpo, simpo and orpo do without one; reward "
+    "trains a model that scores answers: see the task's README")
+      .choices({"dpo", "ipo", "hinge", "kto", "cpo", "simpo", "orpo", "reward"})
+      .follows();
   o("beta", beta,
     "how much a difference in log-probability counts; dpo: the strength of the tie to the reference; orpo: "
     "the weight of the odds, lambda in its paper; simpo's paper has 2 to 10")
@@ -43,6 +46,9 @@ void LossOptions::describe(Options& o) {
     "adds so much of the chosen answers' cross entropy, a mean over each one's tokens; 0: cpo and orpo 1, as "
     "their papers, the others none")
       .min(0);
+  o("center_rewards_coefficient", center_rewards_coefficient,
+    "reward: adds so much of the square of a pair's summed scores, which keeps them around 0")
+      .min(0);
 }
 
 void LossOptions::validate(const ConfigErrors& errors) const {
@@ -54,6 +60,11 @@ void LossOptions::validate(const ConfigErrors& errors) const {
   only("desirable_weight", desirable_weight != LossOptions().desirable_weight, "kto");
   only("undesirable_weight", undesirable_weight != LossOptions().undesirable_weight, "kto");
   only("gamma", gamma != LossOptions().gamma, "simpo");
+  only("center_rewards_coefficient", center_rewards_coefficient > 0, "reward");
+  for (const auto& [key, value, otherwise] :
+       {std::tuple("beta", beta, LossOptions().beta), {"sft_weight", sft_weight, LossOptions().sft_weight}})
+    if (is_reward() && value != otherwise)
+      errors(key, "is of no use with task.preference.loss = \"reward\", which knows scores alone");
 }
 
 double LossOptions::weight_of_sft() const {
@@ -63,6 +74,9 @@ double LossOptions::weight_of_sft() const {
 at::Tensor pair_losses(const LossOptions& options, const LogProbabilities& model,
                        const LogProbabilities& reference, const Lengths& lengths) {
   const double beta = options.beta;
+  if (options.is_reward())
+    return options.center_rewards_coefficient * (model.chosen + model.rejected).square() -
+           at::log_sigmoid(difference(model));
   at::Tensor loss;
   if (options.loss == "dpo") {
     const at::Tensor h = difference(less(model, reference)) * beta;
@@ -92,6 +106,7 @@ at::Tensor kto_losses(const LossOptions& options, const at::Tensor& r, const at:
 
 at::Tensor rewards(const LossOptions& options, const at::Tensor& model, const at::Tensor& reference,
                    const at::Tensor& lengths) {
+  if (options.is_reward()) return model;
   const at::Tensor of = reference.defined() ? model - reference : model;
   return options.beta * (options.loss == "simpo" || options.loss == "orpo" ? of / lengths : of);
 }

@@ -13,19 +13,21 @@ namespace pipeline::tasks::preference {
 struct LossOptions {
   std::string loss = "dpo";
   double beta = 0.1, label_smoothing = 0, gamma = 1, sft_weight = 0, desirable_weight = 1,
-         undesirable_weight = 1;
+         undesirable_weight = 1, center_rewards_coefficient = 0;
 
   void describe(Options& o);
   void validate(const ConfigErrors& errors) const;
 
   // Whether the loss compares with a reference model.
   bool has_reference() const { return loss == "dpo" || loss == "ipo" || loss == "hinge" || loss == "kto"; }
+  // Whether the model scores answers, by a head in place of its output head.
+  bool is_reward() const { return loss == "reward"; }
   // Whether each answer is judged by itself.
   bool is_unpaired() const { return loss == "kto"; }
   double weight_of_sft() const;
 };
 
-// Log-probabilities of answers, (pairs) float64 each, the sums over their tokens.
+// Log-probabilities of answers, (pairs) float64 each, the sums over their tokens; or their scores.
 struct LogProbabilities {
   at::Tensor chosen, rejected;
 };
@@ -44,7 +46,10 @@ using Lengths = LogProbabilities;
 //   orpo   -beta log sigmoid(log odds of e^m(chosen) less those of e^m(rejected)) (Hong et al., arXiv
 //   2403.07691), and
 //          sft_weight 1
-// To each is added sft_weight x -m(chosen).
+//   reward -log sigmoid(score(chosen) - score(rejected)) (Bradley and Terry 1952), and
+//          center_rewards_coefficient x (score(chosen) + score(rejected))^2 (Eisenstein et al., arXiv
+//          2312.09244)
+// To each but the last is added sft_weight x -m(chosen).
 at::Tensor pair_losses(const LossOptions& options, const LogProbabilities& model,
                        const LogProbabilities& reference, const Lengths& lengths);
 
@@ -56,7 +61,7 @@ at::Tensor kto_losses(const LossOptions& options, const at::Tensor& r, const at:
                       const at::Tensor& wanted);
 
 // beta x what the model gives each answer more than the reference, (answers) as all arguments; without a
-// reference, beta x its log-probability, of simpo and orpo the mean.
+// reference, beta x its log-probability, of simpo and orpo the mean; of reward the score.
 at::Tensor rewards(const LossOptions& options, const at::Tensor& model, const at::Tensor& reference,
                    const at::Tensor& lengths);
 

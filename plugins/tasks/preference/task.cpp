@@ -106,6 +106,13 @@ std::string Preference::asked_sample() const {
   return recipe().asked_sample(asked);
 }
 
+std::optional<int64_t> Preference::last_token() const {
+  const Conversation any{.id = "any",
+                         .images = {},
+                         .turns = {{.role = "user", .text = "a"}, {.role = "assistant", .text = "b"}}};
+  return recipe().scored(conversation::tokens_of(any, *format_).tokens).back();
+}
+
 PreferenceBatch Preference::make_batch(const LoadRequest& request) const {
   PreferenceBatch batch = TextTask::make_batch(request);
   batch.owners = owners_of(batch.packed);
@@ -173,6 +180,15 @@ Preference::Scores Preference::scores(const PreferenceBatch& batch) {
   const PreferenceOptions& wanted = config().preference;
   Scores found;
   if (wanted.has_reference()) found.reference = reference_of(answers);
+  if (is_reward()) {
+    found.model = model()
+                      .with_labels(batch.packed, pass(), [](const at::Tensor& outputs) { return outputs; })
+                      .view({-1})
+                      .to(at::kDouble);
+    found.losses = pair_losses(wanted, in_pairs(found.model), {}, {});
+    found.rewards = found.model.detach();
+    return found;
+  }
   const at::Tensor point = is_unpaired() ? reference_point(batch) : at::Tensor();
   const at::Tensor rows = model().row_losses(batch.packed, pass());
   found.model = sums(-rows, answers);
@@ -191,12 +207,14 @@ std::vector<Preference::Figure> Preference::figures(const PreferenceBatch& batch
   if (!is_unpaired()) {
     const LogProbabilities reward = in_pairs(found.rewards), logp = in_pairs(found.model.detach());
     const at::Tensor margin = reward.chosen - reward.rejected;
-    return {{"accuracy", margin.gt(0).to(at::kDouble), all},
-            {"margin", margin, all},
-            {"reward_chosen", reward.chosen, all},
-            {"reward_rejected", reward.rejected, all},
-            {"logp_chosen", logp.chosen, all},
-            {"logp_rejected", logp.rejected, all}};
+    std::vector<Figure> figures{{"accuracy", margin.gt(0).to(at::kDouble), all},
+                                {"margin", margin, all},
+                                {"reward_chosen", reward.chosen, all},
+                                {"reward_rejected", reward.rejected, all},
+                                {"logp_chosen", logp.chosen, all},
+                                {"logp_rejected", logp.rejected, all}};
+    if (is_reward()) figures.resize(4);  // no log-probabilities
+    return figures;
   }
   std::vector<double> unwanted;
   for (const double wanted : batch.wanted) unwanted.push_back(1 - wanted);
@@ -259,6 +277,7 @@ std::vector<Metric> Preference::metrics() {
   all.push_back(
       {.name = "reward_chosen", .help = "mean reward of the chosen answers", .better = PL_BETTER_HIGHER});
   all.push_back({.name = "reward_rejected", .help = "that of the rejected answers"});
+  if (is_reward()) return all;
   all.push_back({.name = "logp_chosen",
                  .help = "mean log-probability of the chosen answers",
                  .better = PL_BETTER_HIGHER});
@@ -282,7 +301,21 @@ void Preference::evaluate(const PreferenceBatch& batch, EvaluationSink& sink) {
       if (one.weights[i] > 0)
         sink.value_of(groups[i], one.name, values.const_data_ptr<double>()[i], one.weights[i]);
   }
-  evaluate_answers(batch, sink);
+  if (!is_reward()) return evaluate_answers(batch, sink);
+  const at::Tensor rewards = found.rewards.cpu();
+  for (size_t i = 0; i < batch.ids.size() && sink.samples_left() > 0; ++i)
+    sink.sample(batch.ids[i], scored_text(batch, i, rewards));
+}
+
+std::string Preference::scored_text(const PreferenceBatch& batch, size_t i, const at::Tensor& rewards) const {
+  const TokenSample sample = corpus().sample(batch.split, batch.ids[i]);
+  const auto answer = [&](const char* which, const Conversation& one, size_t row) {
+    return concat("\n    ", which, rewards.const_data_ptr<double>()[row], "  ",
+                  common::one_line(one.turns.back().text, longest_line()));
+  };
+  return concat("  ", common::one_line(question(sample).text, longest_line()),
+                answer("chosen:   ", conversation_of(sample), 2 * i),
+                answer("rejected: ", rejected_of(sample), 2 * i + 1));
 }
 
 // 95% intervals over the questions.
@@ -303,6 +336,7 @@ void Preference::report(const Report& report, const ReportSink& sink) {
 std::vector<std::string> Preference::prediction_columns() {
   if (is_asked()) return {"question", "answer"};
   if (is_unpaired()) return {"question", "answer", "wanted", "logp", "reward"};
+  if (is_reward()) return {"question", "chosen", "rejected", "reward_chosen", "reward_rejected"};
   return {"question",      "chosen",        "rejected",       "logp_chosen",
           "logp_rejected", "reward_chosen", "reward_rejected"};
 }
@@ -317,7 +351,7 @@ void Preference::predict(const PreferenceBatch& batch, const PredictionSink& sin
     std::vector<std::string> row{
         question(sample).text, conversation_of(sample).turns.back().text,
         is_unpaired() ? concat(is_wanted(sample)) : rejected_of(sample).turns.back().text};
-    for (const at::Tensor& values : {logp, reward})
+    for (const at::Tensor& values : is_reward() ? std::vector{reward} : std::vector{logp, reward})
       for (size_t of = 0; of < each; ++of)
         row.push_back(concat(values.const_data_ptr<double>()[each * i + of]));
     sink.row(batch.ids[i], row);
@@ -331,6 +365,7 @@ text::Question Preference::question(const TokenSample& sample) const {
 
 }  // namespace pipeline::tasks::preference
 
-PIPELINE_TASK(pipeline::tasks::preference::Preference, "preference", "1.0.0",
-              "A language model learns which of two answers is preferred: DPO, IPO, KTO, CPO, SimPO, ORPO. "
-              "Weight decay: matrices and embeddings; not biases and norms")
+PIPELINE_TASK(
+    pipeline::tasks::preference::Preference, "preference", "1.0.0",
+    "A language model learns which of two answers is preferred: DPO, IPO, KTO, CPO, SimPO, ORPO, rewards. "
+    "Weight decay: matrices and embeddings; not biases and norms")

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,10 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   void predict(const PreferenceBatch& batch, const PredictionSink& sink) override;
 
  protected:
+  std::optional<heads::LabelForm> label() const override {
+    return is_reward() ? std::optional(heads::LabelForm{.are_numbers = true}) : std::nullopt;
+  }
+  std::optional<int64_t> last_token() const override;
   tokenizer::TrainingTexts training_texts() const override;
   text::Reading reading(const sources::SourceFiles& files, Split /*split*/,
                         const files::SplitPart& part) const override {
@@ -94,7 +99,7 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   std::vector<std::string> row(const Answered& one) const override { return {one.question.text, one.answer}; }
 
  private:
-  // What both models make of the answers of a batch, float64 each.
+  // What both models make of the answers of a batch, float64 each: log-probabilities, or scores.
   struct Scores {
     at::Tensor model, reference, lengths;  // (answers); the reference undefined where there is none
     at::Tensor rewards;                    // (answers)
@@ -116,14 +121,19 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   at::Tensor crossed_ratios(const PreferenceBatch& batch);
   at::Tensor reference_point(const PreferenceBatch& batch);
   void warn_of_other_start(const Scores& found) const;
+  // A pair with its scores, for the log.
+  std::string scored_text(const PreferenceBatch& batch, size_t i, const at::Tensor& rewards) const;
   bool is_unpaired() const { return config().preference.is_unpaired(); }
+  bool is_reward() const { return config().preference.is_reward(); }
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && !config().ask.prompt.empty(); }
   Recipe recipe() const {
     return {.data = config().data,
             .format = *format_,
             .tokenizer = tokenizer().shared(),
             .max_tokens = config().chat.max_tokens,
-            .is_unpaired = is_unpaired()};
+            .is_unpaired = is_unpaired(),
+            .is_scored = is_reward(),
+            .padding = config().preference.padding};
   }
 
   bool is_first_step_ = false, is_whole_step_ = true;
