@@ -103,6 +103,39 @@ TEST_F(TextLabels, MayBeSeveralOrNumbers) {
   EXPECT_LT(figures["rmse"], figures["mean_rmse"] / 2);
 }
 
+TEST_F(TextLabels, MayBeTagsOfWords) {
+  std::string tagged;
+  const std::vector<std::string> names{"Ann", "Bob", "Carl Orff", "Di"};
+  for (int i = 0; i < 48; ++i) {
+    const std::string& name = names[static_cast<size_t>(i % 4)];
+    const bool is_long = name.find(' ') != std::string::npos;
+    const std::string words = is_long ? R"("Carl", "Orff")" : "\"" + name + "\"";
+    tagged += R"({"tokens": ["so", ",", )" + words + R"(, "sees", "it"], "tags": ["O", "O", "B-PER")" +
+              (is_long ? R"(, "I-PER")" : "") + (i % 6 == 0 ? R"(, "-100", "O"]})" : R"(, "O", "O"]})") +
+              "\n";
+  }
+  for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), tagged);
+  const Words tags{"task.objective=tags", "task.data.text_column=tokens", "task.label.column=tags"};
+  EXPECT_THAT(call("run", tags + kLonger).ended(0).out, HasSubstr("3 classes: \"B-PER\", \"I-PER\", \"O\""));
+  auto figures = evaluated(tags + kLonger);
+  EXPECT_GT(figures["entity_f1"], 0.9);
+  EXPECT_LE(figures["entity_f1_low"], figures["entity_f1"]);
+  EXPECT_GT(figures["accuracy"], 0.9);
+  call("predict", tags + kLonger).ended(0);
+  EXPECT_EQ(read_lines(path("run/submission.csv")).at(3),
+            "3,\"so , Carl Orff sees it\",O O B-PER I-PER O O,O O B-PER I-PER O O");
+  const std::vector<std::string> rows = read_lines(path("run/submission-files/labels.csv"));
+  EXPECT_EQ(rows.at(0), "id,word,prediction,p_B-PER,p_I-PER,p_O,label");
+  EXPECT_EQ(rows.size(), 1u + 48 * 5 + 12);
+  EXPECT_THAT(rows.at(2), testing::StartsWith("1,\",\",O,0."));
+  call("export", Words{"--output", "folder"} + tags + kLonger).ended(0);
+  EXPECT_EQ(read_json(path("folder/config.json")).at("architectures").at(0), "LlamaForTokenClassification");
+  write_text(path("train.jsonl"), R"({"tokens": "so it is", "tags": ["O", "O"]})"
+                                  "\n");
+  EXPECT_THAT(call("run", tags + Words{"run.dir=bad"}).ended(2).err,
+              HasSubstr("record 1 has 3 words in column \"tokens\" and 2 labels in column \"tags\""));
+}
+
 TEST_F(TextLabels, HaveTheSameBitsUnderEveryStrategyAndAfterAKill) { expect_the_same_run_everywhere(*this); }
 
 TEST_F(TextLabels, ThatAreNumbersCountTheClassesOfTheModel) {

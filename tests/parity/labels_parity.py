@@ -16,10 +16,11 @@ BATCH, STEPS, RATE = 4, 4, 1e-3
 CLASSES = ["first", "second", "third"]
 # Of transformers: the model's type, what is learnt, and whether a text has a second one.
 CASES = [("qwen2", "classification", False), ("llama", "classification", True), ("gpt2", "multi_label", False),
-         ("gemma3_text", "regression", False), ("mistral", "multi_label", True), ("qwen3", "reward", False), ("llama", "reward", False)]
+         ("gemma3_text", "regression", False), ("mistral", "multi_label", True), ("qwen3", "reward", False), ("llama", "reward", False),
+         ("gpt2", "tags", False), ("llama", "tags", False)]
 TEMPLATE = ("{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}{% endfor %}"
             "{% if add_generation_prompt %}{{'<|im_start|>assistant\\n'}}{% endif %}")
-PROBLEM = {"reward": "regression", "classification": "single_label_classification", "multi_label": "multi_label_classification", "regression": "regression"}
+PROBLEM = {"tags": None, "reward": "regression", "classification": "single_label_classification", "multi_label": "multi_label_classification", "regression": "regression"}
 
 
 def text():
@@ -30,6 +31,8 @@ def records(objective, has_pairs):
     def label():
         if objective == "classification":
             return random.choice(CLASSES)
+        if objective == "tags":
+            return [random.choice(CLASSES) for _ in words.split()]
         if objective == "regression":
             return numbers.pop()
         return [name for name in CLASSES if random.random() < 0.5]
@@ -40,7 +43,28 @@ def records(objective, has_pairs):
     numbers = [random.uniform(-2, 8) for _ in range(BATCH * STEPS)]
     deviation = statistics.stdev(numbers)
     numbers = [number / deviation for number in numbers]
-    return [{"text": text(), **({"other": text()} if has_pairs else {}), "label": label()} for _ in range(BATCH * STEPS)]
+    words = None
+
+    def some_words():
+        nonlocal words
+        words = text()
+        return words
+
+    return [{"text": some_words(), **({"other": text()} if has_pairs else {}), "label": label()} for _ in range(BATCH * STEPS)]
+
+
+def word_outputs(model, tokenizer, row, torch):
+    """(words, classes): a word is told at its last token; it becomes tokens as within a text."""
+    ids, ends = ([tokenizer.bos_token_id] if tokenizer.bos_token_id is not None else []), []
+    for word in row["text"].split():
+        ids += tokenizer((" " if ends else "") + word, add_special_tokens=False)["input_ids"]
+        ends.append(len(ids) - 1)
+    return model(input_ids=torch.tensor([ids])).logits[0, ends]
+
+
+def word_loss(model, tokenizer, row, torch, words):
+    targets = torch.tensor([CLASSES.index(label) for label in row["label"]])
+    return torch.nn.functional.cross_entropy(word_outputs(model, tokenizer, row, torch), targets, reduction="sum") / words
 
 
 def right(objective, row, torch):
@@ -68,7 +92,7 @@ def probabilities(objective, logits, torch):
 
 
 def predicted(work, objective, run_folder, torch):
-    rows = table(os.path.join(work, run_folder, "submission.csv"))
+    rows = table(os.path.join(work, run_folder, "submission-files/labels.csv" if objective == "tags" else "submission.csv"))
     names = ["reward_chosen", "reward_rejected"] if objective == "reward" else ["prediction"] if objective == "regression" else [f"p_{name}" for name in CLASSES]
     return torch.tensor([[float(row[name]) for name in names] for row in rows]).squeeze(1)
 
@@ -90,7 +114,13 @@ def theirs(folder, objective, rows, torch, classes):
     for step in range(STEPS):
         optimizer.zero_grad()
         total = 0.0
-        for row in rows[step * BATCH : (step + 1) * BATCH]:
+        mine = rows[step * BATCH : (step + 1) * BATCH]
+        for row in mine:
+            if objective == "tags":
+                loss = word_loss(model, tokenizer, row, torch, sum(len(one["label"]) for one in mine))
+                loss.backward()
+                total += loss.item()
+                continue
             whole = pair_loss(model, tokenizer, row, torch) if objective == "reward" else output(
                 model, tokenizer, row, right(objective, row, torch)).loss
             loss = whole / BATCH
@@ -103,10 +133,11 @@ def theirs(folder, objective, rows, torch, classes):
 
 def compare(program, work, kind, objective, has_pairs):
     import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
     import chat_tokenizers
 
+    classes = AutoModelForTokenClassification if objective == "tags" else AutoModelForSequenceClassification
     torch.manual_seed(0)
     random.seed(1)
     folder = os.path.join(work, "folder")
@@ -114,18 +145,18 @@ def compare(program, work, kind, objective, has_pairs):
     tokenizer = chat_tokenizers.save("llama3" if kind == "llama" else "qwen2", [], "<|im_end|>", TEMPLATE, folder)
     # A conversation ends with the end of text: where that is for padding, too, transformers scores the token before.
     padding = None if kind == "llama" else tokenizer.eos_token_id
-    sizes = dict(n_embd=64, n_layer=2, n_head=4, n_positions=128, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0) if kind == "gpt2" else dict(
+    sizes = dict(n_embd=64, n_layer=2, n_head=4, n_positions=128, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, classifier_dropout=0.0) if kind == "gpt2" else dict(
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
         max_position_embeddings=128)
     config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), initializer_range=0.1, bos_token_id=tokenizer.bos_token_id,
                                   eos_token_id=tokenizer.eos_token_id, pad_token_id=padding, problem_type=PROBLEM[objective],
-                                  id2label=dict(enumerate(CLASSES if objective in ("classification", "multi_label") else ["score"])), **sizes)
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+                                  id2label=dict(enumerate(CLASSES if objective in ("classification", "multi_label", "tags") else ["score"])), **sizes)
+    classes.from_config(config).save_pretrained(folder)
     rows = records(objective, has_pairs)
     with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     data = 'data = { train = "texts.jsonl", test = "texts.jsonl"' + (', pair_column = "other" }' if has_pairs else " }")
-    task = f'plugin = "labels"\n{data}\nsequence.max_tokens = 64'
+    task = f'plugin = "labels"\nobjective = "{objective}"\n{data}\nsequence.max_tokens = 64'
     if objective == "reward":
         task = f'plugin = "preference"\n{data}\npreference = {{ loss = "reward", center_rewards_coefficient = 0.01 }}\ngenerate.max_tokens = 8'
     with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
@@ -152,10 +183,12 @@ shuffle = false
 """)
 
     def check_predictions(what, model_folder, run_folder):
-        model = AutoModelForSequenceClassification.from_pretrained(model_folder, dtype=torch.float32).eval()
+        model = classes.from_pretrained(model_folder, dtype=torch.float32).eval()
         own = AutoTokenizer.from_pretrained(model_folder)
         with torch.no_grad():
-            if objective == "reward":
+            if objective == "tags":
+                expected = torch.softmax(torch.cat([word_outputs(model, own, row, torch) for row in rows]), -1)
+            elif objective == "reward":
                 expected = torch.tensor([scores(model, own, row) for row in rows])
             else:
                 expected = torch.cat([probabilities(objective, output(model, own, row).logits, torch) for row in rows])
@@ -170,7 +203,7 @@ shuffle = false
     run(program, work, "run", "texts.toml")
     with open(os.path.join(work, "run", "metrics.jsonl"), encoding="utf-8") as file:
         ours = [(step["loss"], step["grad_norm"]) for step in map(json.loads, file)]
-    expected = theirs(folder, objective, rows, torch, AutoModelForSequenceClassification)
+    expected = theirs(folder, objective, rows, torch, classes)
     assert len(ours) == len(expected) == STEPS, ours
     trained = max(abs(a[i] - b[i]) / abs(b[i]) for a, b in zip(ours, expected, strict=True) for i in range(2))
     assert trained < 1e-5, f"{kind} {objective}: {trained}\nours     {ours}\nexpected {expected}"

@@ -20,8 +20,9 @@ bool is_space(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 // else.
 class Picker : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Picker(JsonFields& out, std::string_view text, const std::vector<std::string_view>& names, size_t most_keys)
-      : out_(out), text_(text), names_(names), most_keys_(most_keys) {}
+  Picker(JsonFields& out, std::string_view text, const std::vector<std::string_view>& names, size_t most_keys,
+         const std::vector<bool>& by_line)
+      : out_(out), text_(text), names_(names), most_keys_(most_keys), by_line_(by_line) {}
 
   bool null() override { return value(JsonField::kNull); }
   bool boolean(bool is) override { return value(JsonField::kBool, is ? "1" : "0"); }
@@ -55,7 +56,9 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     if (is_kept) out_.keys.push_back(key);
     key_is_kept_ = is_kept;
     const auto name = std::find(names_.begin(), names_.end(), key);
-    field_ = name == names_.end() ? nullptr : &out_.fields[static_cast<size_t>(name - names_.begin())];
+    const auto place = static_cast<size_t>(name - names_.begin());
+    field_ = name == names_.end() ? nullptr : &out_.fields[place];
+    separator_ = place < by_line_.size() && by_line_[place] ? '\n' : ',';
     if (field_ && field_->state != JsonField::kAbsent)
       return fail("the key " + strict_json::excerpt(key) + " occurs twice");
     return true;
@@ -93,10 +96,11 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   // Adds to a wanted field's list, which is kept as long as commas tell its values apart.
   void element(JsonField::State state, std::string_view text) {
     if (field_->state != JsonField::kValues) return;
-    if (state == JsonField::kText && text.find(',') != std::string_view::npos) {
+    if (state == JsonField::kText && text.find(separator_) != std::string_view::npos) {
       *field_ = {JsonField::kList, {}};
     } else {
-      field_->text.append(is_first_ ? "" : ",").append(text);
+      if (!is_first_ || separator_ == '\n') field_->text += separator_;
+      field_->text += text;
       is_first_ = false;
     }
   }
@@ -117,6 +121,8 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   const std::vector<std::string_view>& names_;
   size_t most_keys_;
+  const std::vector<bool>& by_line_;
+  char separator_ = ',';        // of the list that comes next
   JsonField* field_ = nullptr;  // the wanted one whose value comes next
   size_t depth_ = 0, position_ = 0;
   bool lone_surrogate_ = false, key_is_kept_ = false, is_first_ = false;  // is_first_: of its list
@@ -230,10 +236,11 @@ bool JsonRecords::next_element() {
   return true;
 }
 
-JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names, size_t most_keys) {
+JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names, size_t most_keys,
+                       const std::vector<bool>& by_line) {
   JsonFields out;
   out.fields.resize(names.size());
-  Picker picker(out, text, names, most_keys);
+  Picker picker(out, text, names, most_keys, by_line);
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &picker)) return out;
   if (picker.lone_surrogate()) {
     out.state = JsonFields::kLoneSurrogate;

@@ -57,7 +57,8 @@ struct JsonField {
     kBytes,  // bytes in Parquet that are no text
   } state = kAbsent;
   // The text of kText; the digits of numbers; 1 and 0 for kBool; for kValues, the values with commas in
-  // between, none with a comma of its own, and nothing where there is null.
+  // between, none with a comma of its own, and nothing where there is null; by_line: with a line feed before
+  // each, and none within.
   std::string text;
 };
 
@@ -72,7 +73,8 @@ struct JsonFields {
 
 // Picks the named fields of an object, and so many keys; nested values are skipped at any depth. The text is
 // valid UTF-8.
+// by_line: of which fields lists are taken so.
 JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names,
-                       size_t most_keys = 8);
+                       size_t most_keys = 8, const std::vector<bool>& by_line = {});
 
 }  // namespace pipeline::records

@@ -22,9 +22,9 @@ std::string PairSource::options() const {
   for (const std::string& text : {columns.first, columns.second, columns.id, columns.extra})
     result += "\n" + std::to_string(text.size()) + ":" + text;
   for (const uint64_t number :
-       {uint64_t{columns.second_required}, static_cast<uint64_t>(columns.second_takes),
-        uint64_t{columns.id_required}, max_record_bytes, static_cast<uint64_t>(quotes),
-        static_cast<uint64_t>(text_unit)})
+       {uint64_t{columns.second_required}, static_cast<uint64_t>(columns.first_takes),
+        static_cast<uint64_t>(columns.second_takes), uint64_t{columns.id_required}, max_record_bytes,
+        static_cast<uint64_t>(quotes), static_cast<uint64_t>(text_unit)})
     result += "\n" + std::to_string(number);
   return result;
 }

@@ -93,7 +93,7 @@ void read_pairs(const std::string& path, sources::Format format, const Columns& 
   Collector collector(columns, sink, report);
   read_table(
       path, format,
-      {{.name = columns.first, .required = true},
+      {{.name = columns.first, .required = true, .takes = columns.first_takes},
        {.name = columns.second, .required = columns.second_required, .takes = columns.second_takes},
        {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
        {.name = columns.extra}},

@@ -52,6 +52,8 @@ std::string detail_of(const JsonField& field) {
   return is_number ? field.text.substr(0, kMost) : "";
 }
 
+constexpr size_t kMostKeys = 8;  // of an object, for people
+
 // Where the rows of a file go.
 struct Rows {
   const std::vector<Column>& columns;
@@ -75,9 +77,9 @@ bool takes(const Column& column, JsonField::State state) {
       return column.takes != Column::kText;
     case JsonField::kNumber:
     case JsonField::kBool:
-      return column.takes == Column::kValues || column.takes == Column::kLists;
+      return column.takes >= Column::kValues;
     case JsonField::kValues:
-      return column.takes == Column::kLists;
+      return column.takes >= Column::kLists;
     default:
       return false;
   }
@@ -87,8 +89,12 @@ void take_object(const RecordText& record, const Rows& rows) {
   if (const size_t bad = first_invalid_utf8(record.text); bad != std::string_view::npos)
     return rows.drop(DropReason::kInvalidUtf8, "column " + std::to_string(bad + 1));
   std::vector<std::string_view> names;
-  for (const Column& column : rows.columns) names.push_back(column.name);
-  auto parsed = pick_fields(record.text, names);
+  std::vector<bool> by_line;
+  for (const Column& column : rows.columns) {
+    names.push_back(column.name);
+    by_line.push_back(column.takes == Column::kWords);
+  }
+  auto parsed = pick_fields(record.text, names, kMostKeys, by_line);
   if (parsed.state == JsonFields::kLoneSurrogate) return rows.drop(DropReason::kLoneSurrogate);
   if (parsed.state == JsonFields::kUnfinished && record.is_cut_off) return rows.drop(DropReason::kUnfinished);
   if (parsed.state == JsonFields::kUnfinished) parsed.detail = "it does not end in its line";

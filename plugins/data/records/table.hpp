@@ -23,7 +23,8 @@ struct Column {
     kText,
     kTextOrInteger,  // an id
     kValues,         // also numbers, and truth values as 1 and 0
-    kLists,          // also lists of all these, comma by comma
+    kLists,          // also lists of all these, comma by comma,
+    kWords,          // or each behind a line feed
   } takes = kText;
 };
 

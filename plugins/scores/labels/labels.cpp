@@ -95,6 +95,40 @@ double Confusion::macro_f1() const {
   return there == 0 ? 0 : sum / there;
 }
 
+std::vector<Entity> entities_of(std::span<const std::string_view> tags) {
+  const auto is_one_of = [](char letter, std::string_view letters) {
+    return letters.find(letter) != letters.npos;
+  };
+  std::vector<Entity> entities;
+  char before = 'O';
+  std::string_view type_before;
+  size_t begin = 0;
+  for (size_t i = 0; i <= tags.size(); ++i) {
+    const std::string_view tag = i < tags.size() && !tags[i].empty() ? tags[i] : "O";
+    const char letter = tag.front();
+    std::string_view type = tag.substr(1);
+    if (const size_t dash = type.find('-'); dash != type.npos) type.remove_prefix(dash + 1);
+    if (type.empty()) type = "_";
+    const bool is_other = type != type_before;
+    if (is_one_of(before, "ES") || (is_one_of(before, "BI") && is_one_of(letter, "BSO")) ||
+        (!is_one_of(before, "O.") && is_other))
+      entities.push_back({type_before, begin, i});
+    if (is_one_of(letter, "BS") || (is_one_of(before, "ESO") && is_one_of(letter, "EI")) ||
+        (!is_one_of(letter, "O.") && is_other))
+      begin = i;
+    before = letter;
+    type_before = type;
+  }
+  return entities;
+}
+
+bool are_entity_tags(const std::vector<std::string>& classes) {
+  return std::ranges::any_of(classes, [](const std::string& name) {
+    return name.size() > 2 && name[1] == '-' &&
+           std::string_view("BIES").find(name[0]) != std::string_view::npos;
+  });
+}
+
 std::vector<float> contact_figures(std::span<const float> log_odds, std::span<const uint8_t> labels,
                                    std::span<const int64_t> positions) {
   struct Pair {

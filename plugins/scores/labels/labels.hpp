@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pipeline::labels {
@@ -35,6 +36,19 @@ struct Confusion {
   // The mean over classes that are there of the harmonic mean of precision and recall.
   double macro_f1() const;
 };
+
+// A stretch of words with one type, as tags in front of it say: "B-PER", "I-PER".
+struct Entity {
+  std::string_view type;
+  size_t begin, end;
+
+  bool operator==(const Entity&) const = default;
+};
+// The entities of a text's tags by seqeval's rules, which are those of conlleval: IOB1, IOB2, IOE and IOBES;
+// one that does not begin with its B begins all the same.
+std::vector<Entity> entities_of(std::span<const std::string_view> tags);
+// Whether classes are such tags: one of them is "B-" and a type, "I-", "E-" or "S-".
+bool are_entity_tags(const std::vector<std::string>& classes);
 
 constexpr int64_t kLongRange = 24;  // positions apart (CASP)
 

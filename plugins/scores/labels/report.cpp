@@ -172,19 +172,55 @@ void tell_numbers(const Predicted& predicted, const Rows& rows, const Report& re
               "  mean absolute error " + absolute);
 }
 
+// The likeliest class of a row.
+size_t likeliest(const Rows& rows, size_t row, size_t classes) {
+  size_t predicted = 0;
+  for (size_t k = 1; k < classes; ++k)
+    if (rows.of(row, 1 + k) > rows.of(row, 1 + predicted)) predicted = k;
+  return predicted;
+}
+
 // The confusions of each group; where there are no rows, of all values together.
 SumsByGroup confusions(const Rows& rows, const Report& report, size_t classes) {
   SumsByGroup by_group;
   for (size_t row = 0; row < rows.size(); ++row) {
-    size_t predicted = 0;
-    for (size_t k = 1; k < classes; ++k)
-      if (rows.of(row, 1 + k) > rows.of(row, 1 + predicted)) predicted = k;
-    by_group[rows.groups[row]][static_cast<size_t>(rows.of(row, 0)) * classes + predicted] += 1;
+    by_group[rows.groups[row]]
+            [static_cast<size_t>(rows.of(row, 0)) * classes + likeliest(rows, row, classes)] += 1;
   }
   for (const EvaluationValue& value : report.values)
     if (rows.size() == 0 && value.group.empty() && value.name.starts_with(kConfusion))
       by_group[0][std::stoul(std::string(value.name.substr(kConfusion.size())))] += value.sum;
   return by_group;
+}
+
+// Of tags of words, each text a group, the figures of entities, whose type and words must all be right. A
+// line for people; empty: the classes are no such tags.
+std::string entity_figures(const Predicted& predicted, const Rows& rows, const FigureWriter& writer) {
+  if (rows.size() == 0 || !are_entity_tags(predicted.classes)) return "";
+  enum Sum : size_t { kBoth, kRight, kTold, kSumCount };
+  SumsByGroup by_group;
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    std::vector<std::string_view> right, told;
+    for (; end < rows.size() && rows.groups[end] == rows.groups[begin]; ++end) {
+      right.push_back(predicted.classes[static_cast<size_t>(rows.of(end, 0))]);
+      told.push_back(predicted.classes[likeliest(rows, end, predicted.classes.size())]);
+    }
+    const std::vector<Entity> are = entities_of(right), found = entities_of(told);
+    auto& sums = by_group[rows.groups[begin]];
+    sums[kRight] += static_cast<double>(are.size());
+    sums[kTold] += static_cast<double>(found.size());
+    sums[kBoth] += static_cast<double>(std::ranges::count_if(
+        found, [&](const Entity& one) { return std::ranges::find(are, one) != are.end(); }));
+  }
+  const auto share = [&](const char* name, double of_right, double of_told) {
+    return writer.sums(name, PL_BETTER_HIGHER, by_group, kSumCount, [=](const Sums& sums) {
+      const double all = of_right * sums[kRight] + of_told * sums[kTold];
+      return all > 0 ? sums[kBoth] / all : 0;
+    });
+  };
+  const std::string f1 = share("entity_f1", 0.5, 0.5), precision = share("entity_precision", 0, 1),
+                    recall = share("entity_recall", 1, 0);
+  return "\n  entities: F1 " + f1 + "  precision " + precision + "  recall " + recall;
 }
 
 void tell_classes(const Predicted& predicted, const Rows& rows, const Report& report,
@@ -228,13 +264,14 @@ void tell_classes(const Predicted& predicted, const Rows& rows, const Report& re
     return is / all;
   };
   const std::string guess = usual == classes ? "" : told("majority_accuracy", share_of_usual);
+  const std::string entities = entity_figures(predicted, rows, writer);
   if (!writer.is_full()) return;
   const std::string head = rows.size() == 0 ? "of evaluations added up, without intervals:" : writer.head();
   sink.text(
       head + "\n  " + predicted.accuracy + " " + accuracy +
       (guess.empty() ? "" : "  (always the most frequent class, " + predicted.usual + ": " + guess + ")") +
       "\n  Matthews' correlation " + mcc + "  macro F1 " + f1 +
-      (roc.empty() ? "" : "  area under the ROC curve " + roc));
+      (roc.empty() ? "" : "  area under the ROC curve " + roc) + entities);
   Confusion all(classes);
   for (const auto& [group, sums] : by_group)
     for (const auto& [k, count] : sums) all.counts.at(k) += count;

@@ -10,6 +10,8 @@ void LabelsConfig::validate(const ConfigErrors& errors) const {
   language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
   if (are_numbers() && errors.is_set("label.classes"))
     errors("label.classes", "is of no use with task.objective = \"regression\"");
+  if (are_tags() && !data.pair_column.empty())
+    errors("data.pair_column", "is of no use with task.objective = \"tags\"");
   for (const auto& [key, name] : {std::pair("text_column", data.text_column),
                                   {"pair_column", data.pair_column},
                                   {"id_column", data.id_column}})

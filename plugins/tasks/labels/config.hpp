@@ -28,7 +28,8 @@ struct DataOptions : sources::SplitOptions {
                     "in place of val: this share of the texts of train is evaluated and not learnt from; "
                     "chosen by a hash of each, so that equal ones stay together",
                     "the same, to evaluate or predict at the end; the label may be missing; empty: none");
-    o("text_column", text_column, "column of the texts");
+    o("text_column", text_column,
+      "column of the texts; for tags of their words, as a list or with blanks between");
     o("pair_column", pair_column,
       "column of a second text, such as a premise's hypothesis or a question's answer; it follows the first "
       "as the tokenizer joins two; empty: there is none");
@@ -48,7 +49,8 @@ struct LabelOptions {
   void describe(Options& o) {
     o("column", column,
       "the column: a number, the name or number of a class, or, of multi_label, a list of classes, also with "
-      "commas between them; an empty list is none of them");
+      "commas between them; an empty list is none of them; of tags, a class for each word, as the words are "
+      "written");
     o("missing", missing,
       "what stands for no label; so do an empty field, pandas' words for what is missing (nan, None, <NA>, "
       "...) and, of classes, -100");
@@ -80,8 +82,9 @@ struct LabelsConfig {
 
   void describe(Options& o) {
     o("objective", objective,
-      "what is learnt of a text: its class; multi_label, several of them at once; or a number")
-        .choices({"classification", "multi_label", "regression"})
+      "what is learnt of a text: its class; multi_label, several of them at once; a number; or tags, a class "
+      "of each word")
+        .choices({"classification", "multi_label", "regression", "tags"})
         .follows();
     o.group("data", data);
     o.group("label", label);
@@ -93,6 +96,7 @@ struct LabelsConfig {
 
   bool are_numbers() const { return objective == "regression"; }
   bool are_several() const { return objective == "multi_label"; }
+  bool are_tags() const { return objective == "tags"; }
 
   // Tells what the folder says that the run starts from; lengths are made to fit into its positions.
   static void read_model(const LabelsConfig& config, const std::filesystem::path& init_from,

@@ -12,11 +12,12 @@ namespace pipeline::tasks::labels {
 namespace {
 
 // A sample is the tokens of its first text, one more token where it has a label, and the tokens of the second
-// text. Beside them are the name and the label.
-enum Part : size_t { kFirst, kHasLabel, kSecond };
+// text; with kTags also how many tokens each word has. Beside them are the name, the label and the text.
+enum Part : size_t { kFirst, kHasLabel, kSecond, kWords };
+
+constexpr std::string_view kSpace = " \t\r\n";
 
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpace);
   return first == std::string_view::npos ? std::string_view()
                                          : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
@@ -46,18 +47,19 @@ std::string Reader::key() const {
 }
 
 bool Reader::is_none(std::string_view text) const {
+  if (kind == Kind::kTags && parts_of(text, true).empty()) return true;
   if (std::ranges::find(classes, text) != classes.end()) return false;
   if (!missing.empty() && text == missing) return true;
   if (kind == Kind::kSeveral) return records::is_word_for_none(text);
   return text.empty() || records::is_word_for_none(text) ||
-         (kind == Kind::kClass && records::label_number(text) == records::kIgnoreIndex);
+         (kind != Kind::kNumber && records::label_number(text) == records::kIgnoreIndex);
 }
 
 std::string Reader::problem_of(std::string_view text) const {
   if (kind == Kind::kNumber && !records::label_number(text)) return "is no number, or too large a one";
   if (kind != Kind::kSeveral) return "";
   std::set<std::string> names;
-  for (const std::string& name : names_of(text))
+  for (const std::string& name : parts_of(text, false))
     if (!names.insert(name).second)
       return concat(
           "names \"", name,
@@ -66,14 +68,18 @@ std::string Reader::problem_of(std::string_view text) const {
   return "";
 }
 
-std::vector<std::string> names_of(std::string_view text) {
-  std::vector<std::string> names;
+std::vector<std::string> parts_of(std::string_view text, bool are_words) {
+  const bool is_list = text.starts_with('\n');
+  if (is_list) text.remove_prefix(1);
+  const std::string_view between = is_list ? "\n" : are_words ? kSpace : ",";
+  std::vector<std::string> parts;
   while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    if (const std::string_view name = trimmed(text.substr(0, end)); !name.empty()) names.emplace_back(name);
+    const size_t end = std::min(text.find_first_of(between), text.size());
+    const std::string_view part = are_words ? text.substr(0, end) : trimmed(text.substr(0, end));
+    if (!part.empty() || (is_list && are_words)) parts.emplace_back(part);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return names;
+  return parts;
 }
 
 stores::TokenReport read_samples(const records::PairSource& source, const Reader& labels,
@@ -89,7 +95,9 @@ stores::TokenReport read_samples(const records::PairSource& source, const Reader
   stores::TokenReport report = source.read_on_threads<Read>(
       hooks,
       [&](const records::Pair& record) -> Read {
-        const std::string label(trimmed(record.second));
+        const bool are_tags = labels.kind == Kind::kTags;
+        const std::string label(are_tags || labels.kind == Kind::kSeveral ? record.second
+                                                                          : trimmed(record.second));
         const bool has_one = !labels.is_none(label);
         if (!has_one && !may_lack_one) return {.sample = {}, .name = record.id, .label = label};
         if (const std::string problem = has_one ? labels.problem_of(label) : ""; !problem.empty())
@@ -97,18 +105,31 @@ stores::TokenReport read_samples(const records::PairSource& source, const Reader
                                         label.substr(0, 60), "\" in column \"", labels.column, "\" ",
                                         problem));
         std::string beside;
-        files::put_text(beside, record.id);
-        files::put_text(beside, label);
-        const std::vector<int32_t> second =
-            record.extra.empty() ? std::vector<int32_t>() : encoder.encode(record.extra);
-        const std::vector<int32_t> first = encoder.encode(record.first), mark(has_one ? 1 : 0);
+        for (const std::string& text : {record.id, label, record.first}) files::put_text(beside, text);
+        std::vector<int32_t> first, second, lengths, mark(has_one ? 1 : 0);
+        if (are_tags) {
+          const std::vector<std::string> words = parts_of(record.first, true);
+          if (const size_t tags = parts_of(label, true).size(); has_one && tags != words.size())
+            throw files::DataError(concat(source.files.named, ": record ", record.id, " has ", words.size(),
+                                          " words in column \"", source.columns.first, "\" and ", tags,
+                                          " labels in column \"", labels.column, "\""));
+          for (const std::string& word : words) {
+            const auto own = first.empty() ? encoder.encode(word) : encoder.encode_within(" " + word);
+            first.insert(first.end(), own.begin(), own.end());
+            lengths.push_back(static_cast<int32_t>(own.size()));
+          }
+        } else {
+          first = encoder.encode(record.first);
+          if (!record.extra.empty()) second = encoder.encode(record.extra);
+        }
         if (first.empty())
           throw files::DataError(concat(source.files.named, ": record ", record.id, ": \"",
                                         record.first.substr(0, 60),
                                         "\" has no token in this vocabulary: leave it out"));
-        return {.sample = stores::pack_tokens({first, mark, second}, beside, encoder.vocabulary_size),
-                .name = {},
-                .label = {}};
+        return {
+            .sample = stores::pack_tokens({first, mark, second, lengths}, beside, encoder.vocabulary_size),
+            .name = {},
+            .label = {}};
       },
       [&](Read&& one) {
         if (!one.sample.empty()) return add(std::move(one.sample));
@@ -137,6 +158,26 @@ std::optional<std::string> label_of(const TokenSample& sample) {
   if (!files::take_text(beside, name) || !files::take_text(beside, label))
     fail("a sample of the cache has no label");
   return label;
+}
+
+std::string text_of(const TokenSample& sample) {
+  std::string_view beside = sample.beside;
+  std::string text;
+  for (int i = 0; i < 3; ++i)
+    if (!files::take_text(beside, text)) fail("a sample of the cache has no text");
+  return text;
+}
+
+std::vector<int64_t> word_rows(const TokenSample& sample, Begin begin, int64_t most) {
+  std::vector<int64_t> rows;
+  int64_t end = begin ? 1 : 0;
+  const stores::TokenView& words = sample.parts.at(kWords);
+  for (uint32_t i = 0; i < words.size(); ++i) {
+    end += words[i];
+    if (end > most) break;
+    rows.push_back(std::max<int64_t>(end - 1, 0));
+  }
+  return rows;
 }
 
 std::vector<int64_t> tokens_of(const TokenSample& sample, Begin begin, int64_t most) {

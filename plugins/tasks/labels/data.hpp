@@ -16,7 +16,7 @@ namespace pipeline::tasks::labels {
 
 using stores::TokenSample;
 
-enum class Kind { kClass, kSeveral, kNumber };
+enum class Kind { kClass, kSeveral, kNumber, kTags };  // kTags: a class for each word
 
 // How labels are written.
 struct Reader {
@@ -26,18 +26,20 @@ struct Reader {
 
   // Equal where the same texts are the same labels.
   std::string key() const;
-  // Whether a text stands for no label.
+  // Whether a text, or with kTags the one of a word, stands for no label.
   bool is_none(std::string_view text) const;
   // What cannot be learnt from a label that is one; empty: it can.
   std::string problem_of(std::string_view text) const;
 };
 
-// The names in a label of several classes, in their order there.
-std::vector<std::string> names_of(std::string_view text);
+// The parts of a list as records::Column::kWords has it, or of a text: what commas divide; or, where
+// `are_words`, what white space does.
+std::vector<std::string> parts_of(std::string_view text, bool are_words);
 
 // How a text becomes tokens.
 struct Encoder {
   std::function<std::vector<int32_t>(std::string_view text)> encode;
+  std::function<std::vector<int32_t>(std::string_view text)> encode_within;  // behind other text
   uint32_t vocabulary_size;
 };
 
@@ -51,11 +53,15 @@ stores::TokenReport read_samples(const records::PairSource& source, const Reader
 std::string name_of(const TokenSample& sample);
 // The label as it is written; nothing: it has none.
 std::optional<std::string> label_of(const TokenSample& sample);
+// The text, as it is written.
+std::string text_of(const TokenSample& sample);
 
 // What begins each text: nothing, or one token.
 using Begin = std::optional<int32_t>;
 // The tokens that the model reads, at most so many: of one text or of both.
 std::vector<int64_t> tokens_of(const TokenSample& sample, Begin begin, int64_t most);
 bool is_cut(const TokenSample& sample, Begin begin, int64_t most);
+// With kTags: the last row of each word that is whole within so many tokens.
+std::vector<int64_t> word_rows(const TokenSample& sample, Begin begin, int64_t most);
 
 }  // namespace pipeline::tasks::labels

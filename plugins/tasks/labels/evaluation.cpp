@@ -32,6 +32,7 @@ std::vector<Metric> Labels::metrics() {
   return {{.name = "loss",
            .help = config().are_numbers()   ? "squared error over the variance of the training data"
                    : config().are_several() ? "binary cross-entropy, the mean over classes, in nats"
+                   : config().are_tags()    ? "cross-entropy per word, in nats"
                                             : "cross-entropy per text, in nats"}};
 }
 
@@ -50,24 +51,29 @@ void Labels::evaluate(const LabelsBatch& batch, EvaluationSink& sink) {
   const at::Tensor right = batch.right.to(at::kCPU).contiguous();
   const auto outputs = static_cast<size_t>(form_.outputs());
   pipeline::labels::Confusion confusion(form_.are_several ? 0 : form_.classes.size());
+  size_t row = 0;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
-    const std::span told(all.const_data_ptr<float>() + i * outputs, outputs);
     const uint64_t id = batch.ids[i];
-    if (sink.purpose() == Purpose::kEvaluate)
-      require_numbers(told, sample_name(batch.split, id), "prediction");
     pipeline::labels::LabelRecord record{.group = id};
-    if (form_.are_numbers) {
+    if (form_.are_numbers)
       record.right = {*records::label_number(required_label(corpus_->sample(batch.split, id)))};
-    } else if (form_.are_several) {
-      const float* const is = right.const_data_ptr<float>() + i * outputs;
-      record.values.assign(is, is + outputs);
-    } else {
-      const auto is = static_cast<size_t>(right.const_data_ptr<int64_t>()[i]);
-      confusion.add(is, static_cast<size_t>(std::ranges::max_element(told) - told.begin()));
-      record.values = {static_cast<float>(is)};
+    double loss = 0;
+    for (const size_t end = row + batch.rows[i]; row < end; ++row) {
+      const std::span told(all.const_data_ptr<float>() + row * outputs, outputs);
+      if (sink.purpose() == Purpose::kEvaluate)
+        require_numbers(told, sample_name(batch.split, id), "prediction");
+      if (form_.are_several) {
+        const float* const is = right.const_data_ptr<float>() + row * outputs;
+        record.values.insert(record.values.end(), is, is + outputs);
+      } else if (!form_.are_numbers) {
+        const auto is = static_cast<size_t>(right.const_data_ptr<int64_t>()[row]);
+        confusion.add(is, static_cast<size_t>(std::ranges::max_element(told) - told.begin()));
+        record.values.push_back(static_cast<float>(is));
+      }
+      record.values.insert(record.values.end(), told.begin(), told.end());
+      loss += losses.const_data_ptr<double>()[row];
     }
-    record.values.insert(record.values.end(), told.begin(), told.end());
-    sink.value("loss", losses.const_data_ptr<double>()[i], 1);
+    sink.value("loss", loss, static_cast<double>(batch.rows[i]));
     sink.record(id, pipeline::labels::LabelRecord::kKey, record.pack());
   }
   send_confusion(sink, confusion);
@@ -84,42 +90,81 @@ void Labels::report(const Report& report, const ReportSink& sink) {
        .usual = scale.usual,
        .deviation = scale.deviation,
        .training_mean = scale.count > 0 ? std::optional(scale.mean) : std::nullopt,
-       .noun = "text",
+       .noun = form_.of == heads::LabelForm::Of::kParts ? "word" : "text",
        .group = "text"},
       report, sink);
 }
 
 std::vector<std::string> Labels::prediction_columns() {
   std::vector<std::string> columns{"text", "prediction"};
-  for (const std::string& name : form_.classes) columns.push_back("p_" + name);
+  if (form_.of == heads::LabelForm::Of::kSamples)
+    for (const std::string& name : form_.classes) columns.push_back("p_" + name);
   columns.emplace_back("label");
   return columns;
 }
 
+std::vector<std::string> Labels::prediction_fields(std::span<const float> told) const {
+  if (form_.are_numbers) return {exactly(form_.number(told[0]))};
+  std::vector<std::string> fields(1);
+  for (size_t k = 0; k < told.size(); ++k) {
+    if (form_.are_several && told[k] > 0) fields[0] += (fields[0].empty() ? "" : ",") + form_.classes[k];
+    const auto of_class = static_cast<double>(told[k]);
+    fields.push_back(probability(form_.are_several ? 1 / (1 + std::exp(-of_class)) : std::exp(of_class)));
+  }
+  if (!form_.are_several)
+    fields[0] = form_.classes[static_cast<size_t>(std::ranges::max_element(told) - told.begin())];
+  return fields;
+}
+
+// Of words a row of each in a table beside that of texts, whose labels are then with blanks between.
 void Labels::predict(const LabelsBatch& batch, const PredictionSink& sink) {
   const at::Tensor all = told(batch);
   const auto outputs = static_cast<size_t>(form_.outputs());
+  const bool are_tags = form_.of == heads::LabelForm::Of::kParts;
+  size_t row = 0;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
-    const std::span told(all.const_data_ptr<float>() + i * outputs, outputs);
-    const TokenSample sample = corpus_->sample(batch.split, batch.ids[i]);
-    require_numbers(told, name_of(sample), "prediction");
-    std::vector<std::string> row{tokenizer()->decode(sample.parts.at(0).all<int32_t>())};
-    if (form_.are_numbers) {
-      row.push_back(exactly(form_.number(told[0])));
-    } else if (form_.are_several) {
-      std::string names;
-      for (size_t k = 0; k < outputs; ++k)
-        if (told[k] > 0) names += (names.empty() ? "" : ",") + form_.classes[k];
-      row.push_back(names);
-      for (const float odds : told)
-        row.push_back(probability(1 / (1 + std::exp(-static_cast<double>(odds)))));
-    } else {
-      row.push_back(form_.classes[static_cast<size_t>(std::ranges::max_element(told) - told.begin())]);
-      for (const float logp : told) row.push_back(probability(std::exp(static_cast<double>(logp))));
+    const uint64_t id = batch.ids[i];
+    const TokenSample sample = corpus_->sample(batch.split, id);
+    const std::vector<std::string> words = words_of(sample), right = sample.has_target()
+                                                                         ? labels_of(sample)
+                                                                         : std::vector<std::string>();
+    std::string table, text, tags;
+    if (are_tags && id == 0) {
+      table = "id,word,prediction";
+      for (const std::string& name : form_.classes) table += "," + csv_field("p_" + name);
+      table += ",label\n";
     }
-    row.push_back(label_of(sample).value_or(""));
-    sink.row(batch.ids[i], row);
+    std::vector<std::string> fields;
+    for (size_t word = 0; word < batch.rows[i]; ++word, ++row) {
+      const std::span told(all.const_data_ptr<float>() + row * outputs, outputs);
+      require_numbers(told, name_of(sample), "prediction");
+      fields = prediction_fields(told);
+      if (!are_tags) continue;
+      table += csv_field(name_of(sample)) + "," + csv_field(words[word]);
+      for (const std::string& field : fields) table += "," + csv_field(field);
+      table += "," + csv_field(word < right.size() ? right[word] : "") + "\n";
+      text += (word > 0 ? " " : "") + words[word];
+      tags += (word > 0 ? " " : "") + fields[0];
+    }
+    if (are_tags) {
+      sink.append(id, "labels.csv", table);
+      fields = {text, tags};
+    } else {
+      fields.insert(fields.begin(), words.front());
+    }
+    fields.push_back(sample.has_target() ? written_label(sample) : "");
+    sink.row(id, fields);
   }
+}
+
+// The label of a text as people write it.
+std::string Labels::written_label(const TokenSample& sample) const {
+  const std::string label = required_label(sample);
+  if (!config().are_several() && !config().are_tags()) return label;
+  std::string written;
+  for (const std::string& one : parts_of(label, config().are_tags()))
+    written += (written.empty() ? "" : config().are_tags() ? " " : ",") + one;
+  return written;
 }
 
 }  // namespace pipeline::tasks::labels

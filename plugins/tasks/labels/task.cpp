@@ -61,6 +61,7 @@ void Labels::set_extra_state(std::string_view state) {
 Reader Labels::reader() const {
   return {.kind = config().are_numbers()   ? Kind::kNumber
                   : config().are_several() ? Kind::kSeveral
+                  : config().are_tags()    ? Kind::kTags
                                            : Kind::kClass,
           .column = config().label.column,
           .missing = config().label.missing,
@@ -77,7 +78,9 @@ records::PairSource Labels::source_of(const sources::SourceFiles& files, Split s
                   .id = data.id_column.empty() ? "id" : data.id_column,
                   .extra = data.pair_column,
                   .second_required = split != Split::kTest && !config().are_several(),
-                  .second_takes = config().are_several() ? records::Column::kLists : records::Column::kValues,
+                  .first_takes = config().are_tags() ? records::Column::kWords : records::Column::kText,
+                  .second_takes = config().are_several() || config().are_tags() ? records::Column::kWords
+                                                                                : records::Column::kValues,
                   .id_required = !data.id_column.empty()},
       .max_record_bytes = static_cast<uint64_t>(data.max_record_bytes),
       .quotes = records::quotes_named(data.quotes),
@@ -95,6 +98,11 @@ void Labels::open_corpus() {
               return read_samples(
                   source, reader(),
                   {.encode = [this](std::string_view text) { return tokenizer()->encode(text); },
+                   .encode_within =
+                       [this](std::string_view text) {
+                         return tokenizer()->encode(text, tokenizer::SpecialTokens::kAsText,
+                                                    tokenizer::TextPlace::kWithin);
+                       },
                    .vocabulary_size = static_cast<uint32_t>(tokenizer()->vocab_size())},
                   hooks, add);
             }};
@@ -111,7 +119,19 @@ void Labels::open_corpus() {
         columns.second_takes = records::Column::kText;
       }
       if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-      return text::training_texts(std::move(all), config().tokenizer.vocab_size);
+      tokenizer::TrainingTexts texts = text::training_texts(std::move(all), config().tokenizer.vocab_size);
+      if (config().are_tags())  // words are tokens as in a text
+        texts.each = [each = std::move(texts.each)](const auto& take, const auto& read) {
+          each(
+              [&](std::string_view words) {
+                std::string text;
+                for (const std::string& word : parts_of(words, true))
+                  text += (text.empty() ? "" : " ") + word;
+                take(text);
+              },
+              read);
+        };
+      return texts;
     });
     if (run().purpose == PL_PURPOSE_TRAIN)
       for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
@@ -124,7 +144,8 @@ void Labels::open_data() {
   tokenizer().set_end(tokenizer()->eot());
   if (run().purpose == PL_PURPOSE_EVALUATE) corpus_->leave_out_unanswered("have no label");
   learn_scale();
-  form_ = {.are_numbers = config().are_numbers(),
+  form_ = {.of = config().are_tags() ? heads::LabelForm::Of::kParts : heads::LabelForm::Of::kSamples,
+           .are_numbers = config().are_numbers(),
            .are_several = config().are_several(),
            .classes = scale_->classes,
            .deviation = scale_->deviation};  // the head has no bias for a mean
@@ -137,7 +158,8 @@ void Labels::open_data() {
 
 std::vector<std::string> Labels::classes_in(const std::string& label,
                                             const std::vector<std::string>& known) const {
-  std::vector<std::string> names = config().are_several() ? names_of(label) : std::vector<std::string>{label};
+  std::vector<std::string> names =
+      config().are_several() ? parts_of(label, false) : std::vector<std::string>{label};
   for (std::string& name : names)
     if (std::ranges::find(known, name) == known.end())
       if (const auto number = number_below(name, known.size())) name = known[*number];
@@ -155,7 +177,9 @@ void Labels::learn_scale() {
     const std::optional<std::string> label = label_of(sample);
     if (!label) return;
     if (config().are_numbers()) return counts.add(*records::label_number(*label), is_training);
-    for (const std::string& name : classes_in(*label, known)) counts.add(name, is_training);
+    for (const std::string& one : labels_of(sample))
+      if (one.empty() || !reader().is_none(one))
+        for (const std::string& name : classes_in(one, known)) counts.add(name, is_training);
   };
   if (trains || !scale_)
     files::with_data_errors([&] {
@@ -215,21 +239,44 @@ at::Tensor Labels::right_of(const std::vector<std::string>& labels) const {
   return right;
 }
 
+std::vector<std::string> Labels::words_of(const TokenSample& sample) const {
+  return config().are_tags() ? parts_of(text_of(sample), true) : std::vector{text_of(sample)};
+}
+
+std::vector<std::string> Labels::labels_of(const TokenSample& sample) const {
+  std::string label = required_label(sample);
+  return config().are_tags() ? parts_of(label, true) : std::vector{std::move(label)};
+}
+
 LabelsBatch Labels::make_batch(const LoadRequest& request) const {
+  const bool is_judged = request.purpose != Purpose::kPredict;
   std::vector<std::vector<int64_t>> all, none;
   std::vector<std::string> labels;
+  std::vector<int64_t> rows;
+  LabelsBatch batch;
+  int64_t begin_of_text = 0;
   for (const uint64_t id : request.ids) {
     const TokenSample sample = corpus_->sample(request.split, id, request.epoch);
     none.emplace_back(all.emplace_back(tokens(sample)).size(), -1);
-    if (request.purpose != Purpose::kPredict) labels.push_back(required_label(sample));
+    const auto size = static_cast<int64_t>(all.back().size());
+    const std::vector<int64_t> own = config().are_tags()
+                                         ? word_rows(sample, begin(), config().sequence.max_tokens)
+                                         : std::vector{size - 1};
+    const std::vector<std::string> right = is_judged ? labels_of(sample) : std::vector<std::string>();
+    const size_t before = rows.size();
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (is_judged && config().are_tags() && reader().is_none(right.at(i))) continue;
+      rows.push_back(begin_of_text + own[i]);
+      if (is_judged) labels.push_back(right.at(i));
+    }
+    batch.rows.push_back(rows.size() - before);
+    begin_of_text += size;
   }
-  LabelsBatch batch;
   batch.packed = transformer::pack(all, none);
-  for (int64_t s = 0; s < batch.packed.sequences.sequences(); ++s)
-    batch.packed.target_rows.push_back(batch.packed.sequences.start(s + 1) - 1);
-  batch.packed.targets = at::zeros({static_cast<int64_t>(all.size())}, at::kLong);
+  batch.packed.target_rows = std::move(rows);
+  batch.packed.targets = at::zeros({static_cast<int64_t>(batch.packed.target_rows.size())}, at::kLong);
   batch.packed.full_length = config().sequence.max_tokens;
-  if (request.purpose != Purpose::kPredict) batch.right = right_of(labels);
+  if (is_judged) batch.right = right_of(labels);
   batch.ids.assign(request.ids.begin(), request.ids.end());
   batch.split = request.split;
   if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
@@ -243,13 +290,16 @@ LossSum Labels::loss(const LabelsBatch& batch) {
     rows = losses.detach();
     return transformer::total(losses, outputs.scalar_type());
   });
-  common::add_source_metrics(context(), rows, batch.sources, batch.sources, source_names());
+  std::vector<size_t> source_of;
+  for (size_t i = 0; i < batch.sources.size(); ++i)
+    source_of.insert(source_of.end(), batch.rows[i], batch.sources[i]);
+  common::add_source_metrics(context(), rows, source_of, batch.sources, source_names());
   return LossSum(sum);
 }
 
 }  // namespace pipeline::tasks::labels
 
-PIPELINE_TASK(
-    pipeline::tasks::labels::Labels, "labels", "1.0.0",
-    "A language model learns labels of texts: a class, several, or a number. Weight decay: matrices "
-    "and embeddings; not biases and norms")
+PIPELINE_TASK(pipeline::tasks::labels::Labels, "labels", "1.0.0",
+              "A language model learns labels of texts: a class, several, a number, or tags of words. Weight "
+              "decay: matrices "
+              "and embeddings; not biases and norms")

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@
 namespace pipeline::tasks::labels {
 
 struct LabelsBatch {
-  language::PackedBatch packed;  // target_rows: the last of each text
+  language::PackedBatch packed;  // target_rows: the last of each text, or of each word with a tag
+  std::vector<size_t> rows;      // how many of these each text has
   // What is right, see heads::row_losses(); undefined in predictions.
   at::Tensor right;
   std::vector<uint64_t> ids;
@@ -52,7 +54,8 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   std::string data_fingerprint() override { return corpus_->fingerprint(); }
   LabelsBatch make_batch(const LoadRequest& request) const override;
   BatchInfo batch_info(const LabelsBatch& batch) const override {
-    return common::info_of(batch.packed, static_cast<double>(batch.ids.size()), batch.ids.size());
+    return common::info_of(batch.packed, static_cast<double>(batch.packed.target_rows.size()),
+                           batch.ids.size());
   }
 
   LossSum loss(const LabelsBatch& batch) override;
@@ -81,8 +84,15 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   Begin begin() const { return tokenizer()->adds_bos() ? tokenizer()->bos() : std::nullopt; }
   std::string required_label(const TokenSample& sample) const;
   at::Tensor right_of(const std::vector<std::string>& labels) const;
-  // What the model says of each text, in host memory: (samples, outputs).
+  // The words of a text, or itself.
+  std::vector<std::string> words_of(const TokenSample& sample) const;
+  // The labels of its rows; of words that have none, texts that stand for none.
+  std::vector<std::string> labels_of(const TokenSample& sample) const;
+  // What the model says of each row, in host memory: (rows, outputs).
   at::Tensor told(const LabelsBatch& batch);
+  std::string written_label(const TokenSample& sample) const;
+  // The prediction in a table, and the probability of each class.
+  std::vector<std::string> prediction_fields(std::span<const float> told) const;
 
   std::optional<text::Corpus> corpus_;
   std::optional<records::LabelScale> scale_;  // from the weights, or the training data

@@ -107,5 +107,21 @@ TEST_F(ContactFigures, AreNoneWhereThereIsNothingToFind) {
   for (const float value : contact_figures({}, {}, positions_)) EXPECT_TRUE(std::isnan(value));
 }
 
+// seqeval 1.2.2's get_entities() of the same tags.
+TEST(Entities, AreThoseOfSeqeval) {
+  const auto of = [](std::vector<std::string_view> tags) { return entities_of(tags); };
+  using Entities = std::vector<Entity>;
+  EXPECT_EQ(of({"B-PER", "I-PER", "O", "B-LOC"}), (Entities{{"PER", 0, 2}, {"LOC", 3, 4}}));
+  EXPECT_EQ(of({"B-PER", "B-PER", "I-LOC"}), (Entities{{"PER", 0, 1}, {"PER", 1, 2}, {"LOC", 2, 3}}));
+  EXPECT_EQ(of({"O", "I-PER", "I-PER", "O"}), (Entities{{"PER", 1, 3}})) << "begins all the same";
+  EXPECT_EQ(of({"I-PER", "I-LOC"}), (Entities{{"PER", 0, 1}, {"LOC", 1, 2}}));
+  EXPECT_EQ(of({"B-a-b", "E-a-b", "S-c"}), (Entities{{"a-b", 0, 2}, {"c", 2, 3}}));
+  EXPECT_EQ(of({"B", "I", "O"}), (Entities{{"_", 0, 2}}));
+  EXPECT_EQ(of({"O", "O"}), Entities());
+  EXPECT_EQ(of({}), Entities());
+  EXPECT_TRUE(are_entity_tags({"O", "B-PER"}));
+  EXPECT_FALSE(are_entity_tags({"NOUN", "B", "X-Y"}));
+}
+
 }  // namespace
 }  // namespace pipeline::labels

@@ -27,11 +27,29 @@ TEST(LabelText, StandsForNoneByItsKind) {
 }
 
 TEST(LabelText, OfSeveralIsAListOfNames) {
-  EXPECT_THAT(names_of("sound, game,mail"), ElementsAre("sound", "game", "mail"));
-  EXPECT_THAT(names_of(" , "), IsEmpty());
+  EXPECT_THAT(parts_of("sound, game,mail", false), ElementsAre("sound", "game", "mail"));
+  EXPECT_THAT(parts_of("\nsound\ngames, all", false), ElementsAre("sound", "games, all")) << "a list";
+  EXPECT_THAT(parts_of(" , ", false), IsEmpty());
   EXPECT_EQ(reader(Kind::kSeveral).problem_of("0,3"), "");
   EXPECT_THAT(reader(Kind::kSeveral).problem_of("0,1,0,1"), HasSubstr("names \"0\" twice"));
   EXPECT_THAT(reader(Kind::kNumber).problem_of("many"), HasSubstr("is no number"));
+}
+
+TEST(Words, AreAListOrWhatBlanksDivide) {
+  EXPECT_THAT(parts_of("\nNew York\n,\nso", true), ElementsAre("New York", ",", "so"));
+  EXPECT_THAT(parts_of(" New  York , so\t", true), ElementsAre("New", "York", ",", "so"));
+  EXPECT_TRUE(reader(Kind::kTags).is_none("\n"));
+  EXPECT_TRUE(reader(Kind::kTags).is_none("-100"));
+  EXPECT_FALSE(reader(Kind::kTags).is_none("\nO\nB-PER"));
+}
+
+// A word is told at its last token, if it is whole.
+TEST(Words, HaveTheRowsOfTheirLastTokens) {
+  const std::string bytes = stores::pack_tokens({{1, 2, 3, 4, 5}, {0}, {}, {2, 1, 2}}, "", 1000);
+  const stores::TokenSample sample = stores::unpack_tokens(bytes).value();
+  EXPECT_THAT(word_rows(sample, std::nullopt, 9), ElementsAre(1, 2, 4));
+  EXPECT_THAT(word_rows(sample, 0, 9), ElementsAre(2, 3, 5));
+  EXPECT_THAT(word_rows(sample, 0, 5), ElementsAre(2, 3)) << "the last word is cut";
 }
 
 // The tokens of two texts are 1, 2, ... and 101, 102, ...
