@@ -129,6 +129,7 @@ Checkout::Checkout(const std::string& markdown) {
   for (const auto& [name, config] : {
            std::pair("gpt2", R"({"model_type": "gpt2"})"),
            std::pair("qwen", R"({"model_type": "qwen2"})"),
+           {"qwen-large", R"({"model_type": "qwen2"})"},
            std::pair("esm2-35M",
                      R"({"model_type": "esm", "position_embedding_type": "rotary", "vocab_size": 33,
                                      "mask_token_id": 32})"),

@@ -198,7 +198,7 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
 // Loads what `read` gives of a checkpoint of the very same model, and what that leaves out.
 void load_all(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read,
               bool values_only) {
-  require_values(session, from);
+  require_values(session, from, /*may_drop=*/values_only);
   if (!from.contents().left_out.parameters.empty()) import_left_out(session, from);
   InitialValues initial(session.task());
   session.strategy().load_state(
@@ -218,8 +218,8 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
   return found;
 }
 
-void require_values(Session& session, const checkpoint::Checkpoint& from) {
-  check_values(session, from, wanted_values(session.task(), from, false), false);
+void require_values(Session& session, const checkpoint::Checkpoint& from, bool may_drop) {
+  check_values(session, from, wanted_values(session.task(), from, false), may_drop);
 }
 
 void load_state(Session& session, const checkpoint::Checkpoint& from) {

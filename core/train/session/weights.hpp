@@ -65,7 +65,8 @@ std::vector<std::string> origins_of_parts(const Session& session);
 // Loads all that a checkpoint of the very same model holds, also the optimizer's state: the run goes on.
 void load_state(Session& session, const checkpoint::Checkpoint& from);
 // Throws unless `from` has all the values, of which none may be missing: it would be used untrained.
-void require_values(Session& session, const checkpoint::Checkpoint& from);
+// may_drop: it may have more, which it allows to be left out.
+void require_values(Session& session, const checkpoint::Checkpoint& from, bool may_drop);
 // Loads the values that `read` gives for a checkpoint's parameters.
 void load_values(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read);
 // Reads a parameter's moving average in `from` for its value, where it is trained. Throws where there is

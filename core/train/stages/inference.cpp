@@ -95,7 +95,7 @@ struct Loaded {
     std::vector<uint64_t> steps;
     bool same_state = true;
     for (const checkpoint::Checkpoint& one : average->of()) {
-      require_values(session, one);
+      require_values(session, one, /*may_drop=*/true);
       steps.push_back(one.contents().step);
       same_state = same_state && same_extra_state(session.task(), *checkpoint, one);
     }

@@ -233,6 +233,22 @@ std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters
   return model;
 }
 
+std::unique_ptr<LanguageModel> make_frozen(LanguageModel& beside, const Config& config,
+                                           const std::string& prefix, bool is_droppable) {
+  ParameterRegistry& registry = beside.parameters();
+  registry.set_rule([is_droppable](Parameter& parameter) {
+    parameter.trainable = false;
+    parameter.is_new = true;
+    parameter.droppable = is_droppable;
+  });
+  auto model = std::make_unique<LanguageModel>(
+      config, ParameterPlace{.registry = beside.place().registry,
+                             .prefix = prefix,
+                             .first_unit = static_cast<uint32_t>(beside.layer_count() + 1)});
+  registry.set_rule(nullptr);
+  return model;
+}
+
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora) {
   if (lora.init_from.empty()) return;
   if (lora.rank == 0)

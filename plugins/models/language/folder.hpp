@@ -77,6 +77,10 @@ adapters::AdaptedModel adapted_model(const Config& config, const std::string& pr
 // A model of which LoRA alone is trained, where there is any, and what the options name beside
 // them; they begin with the adapter that the options name.
 std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora);
+// A model that is not trained, in the registry of another one, behind its units; its parameters' names begin
+// with `prefix`. is_droppable: a later stage, or a prediction, may do without it.
+std::unique_ptr<LanguageModel> make_frozen(LanguageModel& beside, const Config& config,
+                                           const std::string& prefix, bool is_droppable);
 // Starts from the adapter again after an import, which is of the whole model.
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora);
 

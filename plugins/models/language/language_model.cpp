@@ -209,23 +209,73 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
   return transformer::run_layers(bare, x, layers, pass, parameters(), rows);
 }
 
+LossSum LanguageModel::loss_of(const at::Tensor& x, const PackedBatch& batch, const ForwardPass& pass,
+                               const LossDetails& details,
+                               const std::shared_ptr<transformer::SharedGradient>& shared) const {
+  return transformer::cross_entropy_head(x, batch.targets, last_norm_, head(),
+                                         {.scale = pass.scale,
+                                          .compute = pass.compute,
+                                          .softcap = config_.final_logit_softcapping,
+                                          .shared = shared,
+                                          .factor_is_one = true,
+                                          .terms = details.terms,
+                                          .row_losses = details.row_losses,
+                                          .teacher = details.distillation});
+}
+
+void LanguageModel::with_logits(
+    const at::Tensor& x, const ForwardPass& pass,
+    const std::function<void(const std::function<at::Tensor(int64_t, int64_t)>&)>& run) const {
+  const bool learns = at::GradMode::is_enabled();
+  const at::NoGradGuard no_grad;
+  static_cast<void>(pass.run_once(unit(0),
+                                  [&](const Tensors&) {
+                                    const at::AutoGradMode as_before(learns);
+                                    run([&](int64_t begin, int64_t count) {
+                                      return transformer::head_logits(x.narrow(0, begin, count), last_norm_,
+                                                                      head(), pass.compute, {},
+                                                                      config_.final_logit_softcapping);
+                                    });
+                                    return Tensors{};
+                                  },
+                                  {}));
+}
+
 LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, const LossDetails& details,
                             const Inserted& inserted) const {
   batch.check(architecture_.name);
+  const LanguageModel* const teacher = details.teacher;
+  at::Tensor of_teacher;
+  if (teacher != nullptr) {
+    const at::NoGradGuard no_grad;
+    of_teacher =
+        teacher->body(batch, {}, batch.target_rows, {.compute = pass.compute, .units = pass.units}, nullptr);
+  }
   const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
   const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
   const Tensors out = pass.run_once(unit(0),
                                     [&](const Tensors& in) {
-                                      const LossSum loss = transformer::cross_entropy_head(
-                                          in[0], batch.targets, last_norm_, head(),
-                                          {.scale = pass.scale,
-                                           .compute = pass.compute,
-                                           .softcap = config_.final_logit_softcapping,
-                                           .shared = shared,
-                                           .factor_is_one = true,
-                                           .terms = details.terms,
-                                           .row_losses = details.row_losses});
-                                      return Tensors{loss.sum, loss.scaled};
+                                      Tensors made;
+                                      const auto head = [&](const LossDetails& with) {
+                                        const LossSum loss = loss_of(in[0], batch, pass, with, shared);
+                                        made = {loss.sum, loss.scaled};
+                                      };
+                                      if (teacher == nullptr) {
+                                        head(details);
+                                      } else {
+                                        teacher->with_logits(of_teacher, pass, [&](const auto& logits) {
+                                          LossDetails with = details;
+                                          with.distillation.logits = [&](int64_t begin, int64_t count) {
+                                            // The same tokens: either model may have rows behind them.
+                                            const at::Tensor all = logits(begin, count);
+                                            return teacher->config_.vocab_size == config_.vocab_size
+                                                       ? all
+                                                       : all.narrow(1, 0, config_.vocab_size);
+                                          };
+                                          head(with);
+                                        });
+                                      }
+                                      return made;
                                     },
                                     {x});
   return {out[0], out[1]};

@@ -15,6 +15,7 @@
 #include "generation/decoder.hpp"
 #include "language/config.hpp"
 #include "transformer/cross_entropy_head.hpp"
+#include "transformer/distillation.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/layer.hpp"
 #include "transformer/packed_batch.hpp"
@@ -25,6 +26,7 @@ using transformer::Inserted;
 using transformer::PackedBatch;
 
 struct Architecture;
+class LanguageModel;
 
 // Where a model's parameters go: into a registry that other parts of a larger model may share. Names begin
 // with `prefix`; the model's unit u is the registry's unit first_unit + u.
@@ -40,6 +42,10 @@ struct LossDetails {
   // (rows) float32, receives the cross entropy of each row with a target, without the terms; undefined:
   // nobody asks
   at::Tensor row_losses = {};
+  // (optional) Another model of the same tokens, which is not trained, and how the loss is mixed with the
+  // divergence from it.
+  const LanguageModel* teacher = nullptr;
+  transformer::Distillation distillation = {};
 };
 
 // A causal language model of any architecture of the table, for one device. Parameters carry the names of
@@ -116,6 +122,13 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor logits_of(const at::Tensor& x, at::ScalarType compute) const override;
 
  private:
+  // The loss by the head, of what the last layer gives at the rows with a target.
+  LossSum loss_of(const at::Tensor& x, const PackedBatch& batch, const ForwardPass& pass,
+                  const LossDetails& details,
+                  const std::shared_ptr<transformer::SharedGradient>& shared) const;
+  // Calls `run` where the head may be used, with what gives its logits for rows of x.
+  void with_logits(const at::Tensor& x, const ForwardPass& pass,
+                   const std::function<void(const std::function<at::Tensor(int64_t, int64_t)>&)>& run) const;
   std::string name(const std::string& plain) const { return place_.prefix + plain; }
   uint32_t unit(uint32_t own) const { return place_.first_unit + own; }
   transformer::Norm add_norm(const std::string& plain, int64_t width, uint32_t unit);

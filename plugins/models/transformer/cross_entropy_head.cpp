@@ -118,6 +118,21 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
   return cross_entropy_by_kernel(logits, targets, gradient, options, row_losses);
 }
 
+// cross_entropy() mixed with the divergence from the teacher; `begin`: the first of the head's rows.
+at::Tensor mixed_loss(at::Tensor& logits, const at::Tensor& targets, bool gradient,
+                      const HeadOptions& options, const at::Tensor& row_losses, int64_t begin) {
+  const Distillation& teacher = options.teacher;
+  const int64_t count = logits.size(0);
+  const DivergenceOfRows apart = divergence(logits, teacher.logits(begin, count), teacher.kind, gradient);
+  if (teacher.row_losses.defined()) teacher.row_losses.narrow(0, begin, count).copy_(apart.losses);
+  const at::Tensor loss = cross_entropy(logits, targets, gradient, options, row_losses);
+  if (gradient) {
+    const double by = fast_path(logits) ? options.scale : range_scale(logits);
+    logits.mul_(1 - teacher.weight).add_(apart.gradient, teacher.weight * by);
+  }
+  return loss * (1 - teacher.weight) + total(apart.losses, at::kDouble) * teacher.weight;
+}
+
 // A chunk is split evenly, so that the last one is not a sliver.
 int64_t even_chunk(int64_t rows, int64_t most) {
   const int64_t chunks = (rows + most - 1) / most;
@@ -128,9 +143,10 @@ int64_t even_chunk(int64_t rows, int64_t most) {
 // rows, as fill this many bytes.
 constexpr int64_t kRowsOnCpu = 512;
 constexpr int64_t kBytesOnDevice = int64_t{1} << 30;
-int64_t default_chunk(const at::Tensor& h, int64_t vocabulary) {
-  if (h.is_cpu()) return kRowsOnCpu;
-  return std::max<int64_t>(1, kBytesOnDevice / (vocabulary * h.element_size()));
+int64_t default_chunk(const at::Tensor& h, int64_t vocabulary, const HeadOptions& options) {
+  const int64_t as_many = options.teacher.logits ? 8 : 1;  // matrices of this size at a time
+  if (h.is_cpu()) return kRowsOnCpu / as_many;
+  return std::max<int64_t>(1, kBytesOnDevice / (vocabulary * h.element_size() * as_many));
 }
 
 // How many columns the logits have in the products. On a device products with an odd number of columns are
@@ -198,7 +214,8 @@ HeadResult through_head(const HeadInput& in, const HeadOptions& options, bool gr
   const bool need_weight = gradient && weight.requires_grad();
   const bool need_bias = gradient && in.bias.requires_grad() && b.defined();
   const int64_t count = x.size(0),
-                chunk = even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, columns));
+                chunk =
+                    even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, columns, options));
   at::Tensor buffer = at::empty({std::min(chunk, count), columns}, h.options());
   const bool need_norm = gradient && any_needs_gradient(in.norm_weight, in.norm_bias),
              need_h = gradient && (need_norm || x.requires_grad());
@@ -217,8 +234,10 @@ HeadResult through_head(const HeadInput& in, const HeadOptions& options, bool gr
     gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
     const at::Tensor slopes = options.softcap > 0 ? cap(all, options.softcap, gradient) : at::Tensor();
     const at::Tensor& rows = options.row_losses;
-    sum.add_(cross_entropy(logits, in.targets.narrow(0, begin, size), gradient, options,
-                           rows.defined() ? rows.narrow(0, begin, size) : at::Tensor()));
+    const at::Tensor wanted = rows.defined() ? rows.narrow(0, begin, size) : at::Tensor(),
+                     right = in.targets.narrow(0, begin, size);
+    sum.add_(options.teacher.logits ? mixed_loss(logits, right, gradient, options, wanted, begin)
+                                    : cross_entropy(logits, right, gradient, options, wanted));
     if (!gradient) continue;
     if (slopes.defined()) all.mul_(slopes);
     const double factor = factor_left(logits, options.scale);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "blocks.hpp"
+#include "distillation.hpp"
 #include "embedding.hpp"
 #include "kernels/forms.hpp"
 
@@ -23,14 +24,15 @@ struct HeadOptions {
   LossTerms terms = {};
   // (N) float32, receives the cross entropy of each row, without the terms; undefined: nobody asks
   at::Tensor row_losses = {};
+  Distillation teacher = {};  // without `logits`: there is none
 };
 
 // Final norm, output head (V, C) with or without `bias` (V), and cross-entropy over the rows of x (N, C);
 // targets: (N) int64, each a token. Pick the rows that have a target before: the others would cost as much.
 // When gradients are wanted they are computed in the forward pass, chunk by chunk, in one reused buffer of
 // logits (chunk, V): the full logits never exist, and backward() only hands the gradients on.
-// The sum is of the targets' negative log likelihoods, in nats, with the terms, and not differentiable; its
-// scaled form is.
+// The sum is of the targets' negative log likelihoods, in nats, with the terms, or with a teacher of the
+// mixture with the divergence from it, and not differentiable; its scaled form is.
 LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
                            const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias = {});
 

@@ -10,6 +10,7 @@
 
 #include "generation/generate.hpp"
 #include "language/options.hpp"
+#include "language/teacher.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_options.hpp"
@@ -82,6 +83,7 @@ struct ChatConfig {
   language::LanguageOptions language;
   ChatOptions chat;
   language::LossOptions loss;
+  language::TeacherOptions teacher;
   GenerateOptions generate;
   AskOptions ask;
 
@@ -91,6 +93,7 @@ struct ChatConfig {
     o.group("language", language);
     o.group("chat", chat);
     o.group("loss", loss);
+    o.group("teacher", teacher);
     o.group("generate", generate);
     o.group("ask", ask);
   }

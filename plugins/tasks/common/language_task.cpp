@@ -145,6 +145,16 @@ void choose_padding(const fs::path& folder, const TaskTokenizer& tokenizer, std:
                  " would have for it, which transformers then passes over");
 }
 
+void require_same_tokens(const fs::path& folder, const TaskTokenizer& tokenizer, const ConfigErrors& errors) {
+  files::with_data_errors([&] {
+    if (tokenizer::load_tokenizer(folder.string())->fingerprint() != tokenizer->fingerprint())
+      errors("teacher.init_from",
+             concat("has another tokenizer than the model: a teacher's probabilities are of its own "
+                    "tokens. Name its folder as task.tokenizer.path, too, or begin with a model "
+                    "that has it"));
+  });
+}
+
 void add_loss_metrics(const Context& context, const language::PackedBatch& batch,
                       const language::LossDetails& details, const std::vector<size_t>& sources,
                       std::span<const int64_t> ends, const std::vector<std::string>& names) {

@@ -4,6 +4,7 @@
 #include <pipeline/context.hpp>
 #include <pipeline/model_options.hpp>
 #include <pipeline/torch/task.hpp>
+#include <pipeline/torch/tensor.hpp>
 
 #include <ATen/ops/empty.h>
 
@@ -23,6 +24,7 @@
 #include "language/folder.hpp"
 #include "language/language_model.hpp"
 #include "language/options.hpp"
+#include "language/teacher.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::messages {
@@ -113,6 +115,10 @@ void require_label_head(const std::filesystem::path& folder, const std::string& 
 void choose_padding(const std::filesystem::path& folder, const TaskTokenizer& tokenizer,
                     std::optional<int64_t> last, const Context& context);
 
+// Refuses the folder of a teacher whose tokens are others.
+void require_same_tokens(const std::filesystem::path& folder, const TaskTokenizer& tokenizer,
+                         const ConfigErrors& errors);
+
 // Metrics of a step beside its loss. With terms in `details`: "cross_entropy", the mean over all targets
 // without them. With `sources`, that of each sample: "loss/NAME", the mean cross entropy of a source's
 // targets, and "samples/NAME". ends: of the samples, as rows of the batch.
@@ -172,7 +178,7 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
       const at::Tensor& targets = batch.packed.targets;
       details.row_losses = at::empty({targets.size(0)}, targets.options().dtype(at::kFloat));
     }
-    LossSum sum = this->model().loss(input_of(batch), this->pass(), details);
+    LossSum sum = loss_of(batch, details);
     if (has_metrics)
       add_loss_metrics(this->context(), batch.packed, details, batch.sources, ends_of(batch), source_names());
     return sum;
@@ -182,6 +188,9 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
  protected:
   // What the sources of training are called.
   virtual std::vector<std::string> source_names() const = 0;
+  virtual LossSum loss_of(const BatchT& batch, const language::LossDetails& details) {
+    return this->model().loss(input_of(batch), this->pass(), details);
+  }
 
  private:
   static std::span<const int64_t> ends_of(const BatchT& batch) {
@@ -198,7 +207,8 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
   }
 };
 
-// The base of a task whose model is a language model. ConfigT has the group `language`, with `lora`, too.
+// The base of a task whose model is a language model. ConfigT has the group `language`, with `lora`, too, and
+// may have `teacher`.
 template <class ConfigT, class BatchT>
 class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, BatchT> {
   using Base = SequenceTask<ConfigT, language::LanguageModel, BatchT>;
@@ -211,7 +221,20 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
     language::Config model = this->config().language.model(
         {tokenizer->vocab_size(), tokenizer.own_tokens().begin, tokenizer->eot()});
     model.label = label();
-    return language::make_adapted(model, this->config().language.lora);
+    auto made = language::make_adapted(model, this->config().language.lora);
+    if constexpr (requires { this->config().teacher; })
+      if (!this->config().teacher.init_from.empty() && this->run().purpose == PL_PURPOSE_TRAIN) {
+        require_same_tokens(this->config().teacher.init_from, tokenizer, this->errors());
+        teacher_.emplace(*made, this->config().teacher);
+        this->context().info("teacher    ", this->config().teacher.init_from.string(), ", ",
+                             teacher_->model().config().architecture, " of ",
+                             teacher_->model().config().num_hidden_layers, " layers, ",
+                             teacher_->model().config().hidden_size, " wide; it is not trained");
+      }
+    return made;
+  }
+  double flops(const BatchT& batch) override {
+    return Base::flops(batch) + (teacher_ ? teacher_->model().flops(batch.packed) / 3 : 0);
   }
   void import_model(const std::filesystem::path& folder) override {
     import_language_model(folder, this->context(), this->config().language.lora, this->model(),
@@ -228,10 +251,29 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
   }
 
  protected:
+  // Evaluations have no teacher: their loss stays the cross entropy.
+  LossSum loss_of(const BatchT& batch, const language::LossDetails& details) override {
+    if (!teacher_ || !this->pass().training) return Base::loss_of(batch, details);
+    const auto rows = [&] {
+      return at::empty({batch.packed.targets.size(0)}, batch.packed.targets.options().dtype(at::kFloat));
+    };
+    language::LossDetails with = details;
+    if (!with.row_losses.defined()) with.row_losses = rows();
+    const at::Tensor apart = rows();
+    LossSum sum = teacher_->loss(this->model(), batch.packed, this->pass(), with, apart);
+    const auto count = static_cast<double>(apart.size(0));
+    this->context().metric("divergence", to_pl(apart.sum(at::kDouble)), count);
+    if (!details.terms.any())  // which have it told
+      this->context().metric("cross_entropy", to_pl(with.row_losses.sum(at::kDouble)), count);
+    return sum;
+  }
   // Of a model that has a head for labels in place of the output head.
   virtual std::optional<heads::LabelForm> label() const { return std::nullopt; }
   // The token that every text with a label ends with, if it may be a special one.
   virtual std::optional<int64_t> last_token() const { return std::nullopt; }
+
+ private:
+  std::optional<language::Teacher> teacher_;
 };
 
 }  // namespace pipeline::tasks::common

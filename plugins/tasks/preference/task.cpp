@@ -50,16 +50,7 @@ std::shared_ptr<language::LanguageModel> Preference::build_model() {
   if (!config().has_second_model()) return model;
   ParameterRegistry& registry = model->parameters();
   const size_t first = registry.size();
-  registry.set_rule([](Parameter& parameter) {
-    parameter.trainable = false;
-    parameter.is_new = true;
-  });
-  second_ = std::make_unique<language::LanguageModel>(
-      model->config(),
-      language::ParameterPlace{.registry = model->place().registry,
-                               .prefix = kReference,
-                               .first_unit = static_cast<uint32_t>(model->layer_count() + 1)});
-  registry.set_rule(nullptr);
+  second_ = language::make_frozen(*model, model->config(), kReference, /*is_droppable=*/false);
   // A run that goes on has the values, and does not need the folder.
   const std::filesystem::path& folder = config().preference.reference;
   std::error_code ignored;

@@ -10,6 +10,7 @@
 
 #include "generation/generate.hpp"
 #include "language/options.hpp"
+#include "language/teacher.hpp"
 #include "plugins/data/records/pair_source.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -87,6 +88,7 @@ struct PretrainingConfig {
   language::LanguageOptions language;
   SequenceOptions sequence;
   language::LossOptions loss;
+  language::TeacherOptions teacher;
   GenerateOptions generate;
   AskOptions ask;
 
@@ -96,6 +98,7 @@ struct PretrainingConfig {
     o.group("language", language);
     o.group("sequence", sequence);
     o.group("loss", loss);
+    o.group("teacher", teacher);
     o.group("generate", generate);
     o.group("ask", ask);
   }

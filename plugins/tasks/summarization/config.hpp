@@ -11,6 +11,7 @@
 
 #include "generation/generate.hpp"
 #include "language/options.hpp"
+#include "language/teacher.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/tasks/summarization/data.hpp"
@@ -87,6 +88,7 @@ struct SummarizationConfig {
   language::LanguageOptions language = language::LanguageOptions::gpt2();
   SequenceConfig sequence;
   language::LossOptions loss;
+  language::TeacherOptions teacher;
   GenerateConfig generate;
   RougeConfig rouge;
   AskConfig ask;
@@ -97,6 +99,7 @@ struct SummarizationConfig {
     o.group("language", language);
     o.group("sequence", sequence);
     o.group("loss", loss);
+    o.group("teacher", teacher);
     o.group("generate", generate);
     o.group("rouge", rouge);
     o.group("ask", ask);
