@@ -1,4 +1,5 @@
 // The labels task as a user runs it, with a model of a few thousand parameters.
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -65,6 +66,7 @@ TEST_F(TextLabels, OfOneClassAreLearntAndExported) {
   EXPECT_NEAR(figures["majority_accuracy"], 1.0 / 3, 1e-6);
   EXPECT_GT(figures["auroc"], 0.95);
   EXPECT_TRUE(std::filesystem::exists(path("run/evaluation-test-files/confusion.svg")));
+  EXPECT_LT(figures["calibration_error"], 0.3);
   call("predict", kLonger).ended(0);
   const std::vector<std::string> rows = read_lines(path("run/submission.csv"));
   EXPECT_EQ(rows.at(0), "id,text,prediction,p_cat,p_cow,p_dog,label");
@@ -148,6 +150,36 @@ TEST_F(TextLabels, ThatAreNumbersCountTheClassesOfTheModel) {
   EXPECT_THAT(
       call("run", {"train.init_from=folder", "run.dir=more", "task.label.column=number"}).ended(2).err,
       HasSubstr("the data has also \"7\", \"8\", \"9\", and the model \"cat\", \"cow\", \"dog\""));
+}
+
+TEST_F(TextLabels, MayCountAlikeForEachClass) {
+  std::string rare;
+  for (int i = 0; i < 8; ++i)
+    rare += R"({"text": "the )" + std::string(i < 6 ? "cat" : "dog") + R"( cries", "label": ")" +
+            (i < 6 ? "cat" : "dog") + "\"}\n";
+  for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), rare);
+  // Nothing is learnt, so that the step's loss is that of the predictions.
+  const Words sets{"task.label.class_weights=balanced", "train.max_steps=1", "optimizer.lr=1e-12",
+                   "evaluate.every=0"};
+  call("run", sets).ended(0);
+  call("predict", sets).ended(0);
+  const std::vector<std::string> rows = read_lines(path("run/submission.csv"));
+  ASSERT_EQ(rows.at(0), "id,text,prediction,p_cat,p_dog,label");
+  std::map<std::string, double> sums;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const std::string label = rows[i].substr(rows[i].rfind(',') + 1);
+    std::vector<std::string> fields{""};
+    for (const char c : rows[i])
+      if (c == ',')
+        fields.emplace_back();
+      else
+        fields.back() += c;
+    sums[label] -= std::log(std::stod(fields.at(label == "cat" ? 3 : 4)));
+  }
+  EXPECT_NEAR(read_json_lines(path("run/metrics.jsonl")).front().at("loss").get<double>(),
+              (sums["cat"] / 6 + sums["dog"] / 2) / 2, 1e-5);
+  EXPECT_THAT(call("check", {"task.objective=regression", "task.label.class_weights=balanced"}).ended(2).err,
+              HasSubstr("is of no use"));
 }
 
 TEST_F(TextLabels, ThatCannotBeLearntAreNamed) {

@@ -6,6 +6,10 @@ from pathlib import Path
 TEMPLATES = Path(__file__).resolve().parents[1] / "models/chat/templates"
 
 
+CHATML = ("{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}{% endfor %}"
+          "{% if add_generation_prompt %}{{'<|im_start|>assistant\\n'}}{% endif %}")
+
+
 def template(name):
     return (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
 

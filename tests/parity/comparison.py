@@ -39,6 +39,41 @@ def run_on_cpu(program, work, *words):
     return run(program, work, *words, "--set", "run.device=cpu", "--set", "run.cache_dir=cache")
 
 
+def plain_training(folder, batch, steps, rate):
+    """The end of a configuration: steps that PyTorch's AdamW makes, too, one record after the other."""
+    return f"""[train]
+init_from = "{folder}"
+precision = "fp32"
+global_batch = {batch}
+micro_batch = 2
+max_steps = {steps}
+clip_grad_norm = 1e9
+[optimizer]
+lr = {rate}
+beta2 = 0.999
+weight_decay = 0.0
+[schedule]
+kind = "constant"
+[loader]
+shuffle = false
+"""
+
+
+def steps_of(folder, *names):
+    """[(what the run in this folder says under these names)] of its steps."""
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        return [tuple(step[name] for name in names) for step in map(json.loads, file)]
+
+
+def worst_of(ours, expected, what):
+    """By how much the figures of steps differ at most, as shares, if it is small enough."""
+    assert len(ours) == len(expected) > 0, ours
+    worst = [max(abs(a - b) / abs(b) for a, b in zip(of_ours, of_theirs, strict=True))
+             for of_ours, of_theirs in zip(zip(*ours, strict=True), zip(*expected, strict=True), strict=True)]
+    assert max(worst) < 1e-5, f"{what}: {worst}\nours     {ours}\nexpected {expected}"
+    return worst
+
+
 def ask(probe, source, out, request):
     """A probe's answer."""
     result = subprocess.run([probe, source, out], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,

@@ -9,7 +9,7 @@ import os
 import random
 import tempfile
 
-from comparison import run, started
+from comparison import plain_training, run, started, steps_of, worst_of
 
 TEMPLATE = ("{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n'}}{% endfor %}"
             "{% if add_generation_prompt %}{{'<|im_start|>assistant\\n'}}{% endif %}")
@@ -104,12 +104,8 @@ def theirs(folder, rows, kind, options):
 def compare(program, work, rows, kind, options):
     sets = [word for key, value in options.items() for word in ("--set", f"task.preference.{key}={value}")]
     run(program, work, "run", "pairs.toml", "--set", f"task.preference.loss={kind}", *sets, "--fresh")
-    with open(os.path.join(work, "run", "metrics.jsonl"), encoding="utf-8") as file:
-        ours = [(step["loss"], step["grad_norm"], step["logp_chosen"]) for step in map(json.loads, file)]
-    expected = theirs(os.path.join(work, "folder"), rows, kind, options)
-    assert len(ours) == len(expected) == STEPS, ours
-    worst = [max(abs(a[i] - b[i]) / abs(b[i]) for a, b in zip(ours, expected, strict=True)) for i in range(3)]
-    assert max(worst) < 1e-5, f"{kind} {options}: {worst}\nours     {ours}\nexpected {expected}"
+    ours = steps_of(os.path.join(work, "run"), "loss", "grad_norm", "logp_chosen")
+    worst = worst_of(ours, theirs(os.path.join(work, "folder"), rows, kind, options), f"{kind} {options}")
     print(f"  {kind} {options}: losses, norms and log-probabilities differ by at most {worst[0]:.1e}, {worst[1]:.1e}, {worst[2]:.1e}")
 
 
@@ -142,22 +138,7 @@ plugin = "preference"
 data.train = "pairs.jsonl"
 chat.max_tokens = 128
 generate.max_tokens = 8
-[train]
-init_from = "folder"
-precision = "fp32"
-global_batch = {BATCH}
-micro_batch = 2
-max_steps = {STEPS}
-clip_grad_norm = 1e9
-[optimizer]
-lr = {RATE}
-beta2 = 0.999
-weight_decay = 0.0
-[schedule]
-kind = "constant"
-[loader]
-shuffle = false
-""")
+{plain_training("folder", BATCH, STEPS, RATE)}""")
         for kind, more in CASES:
             compare(options.program, work, rows, kind, more)
 

@@ -8,10 +8,8 @@ import os
 import random
 import tempfile
 
-from comparison import run, started
+from comparison import plain_training, run, started, steps_of, worst_of
 
-TEMPLATE = ("{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}{% endfor %}"
-            "{% if add_generation_prompt %}{{'<|im_start|>assistant\\n'}}{% endif %}")
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
 BATCH, STEPS, RATE = 4, 4, 1e-3
 # Of the teacher: its kind; then beta, temperature, weight.
@@ -81,7 +79,7 @@ def compare(program, work, kind, beta, temperature, weight):
     for name, of, width in (("student", "qwen2", 48), ("teacher", kind, 64)):
         folder = os.path.join(work, name)
         os.makedirs(folder)
-        tokenizer = chat_tokenizers.save("qwen2", [], "<|im_end|>", TEMPLATE, folder)
+        tokenizer = chat_tokenizers.save("qwen2", [], "<|im_end|>", chat_tokenizers.CHATML, folder)
         rows_behind = 0 if name == "student" else 7
         own = {"head_dim": 16, "query_pre_attn_scalar": 16} if of == "gemma2" else {"head_dim": 16} if of == "qwen3" else {}
         config = AutoConfig.for_model(
@@ -101,29 +99,10 @@ data.train = "chat.jsonl"
 chat.max_tokens = 96
 generate.max_tokens = 8
 teacher = {{ init_from = "teacher", beta = {beta}, temperature = {temperature}, weight = {weight} }}
-[train]
-init_from = "student"
-precision = "fp32"
-global_batch = {BATCH}
-micro_batch = 2
-max_steps = {STEPS}
-clip_grad_norm = 1e9
-[optimizer]
-lr = {RATE}
-beta2 = 0.999
-weight_decay = 0.0
-[schedule]
-kind = "constant"
-[loader]
-shuffle = false
-""")
+{plain_training("student", BATCH, STEPS, RATE)}""")
     run(program, work, "run", "chat.toml")
-    with open(os.path.join(work, "run", "metrics.jsonl"), encoding="utf-8") as file:
-        ours = [(step["loss"], step["divergence"], step["grad_norm"]) for step in map(json.loads, file)]
-    expected = theirs(work, rows, beta, temperature, weight)
-    assert len(ours) == len(expected) == STEPS, ours
-    worst = [max(abs(a[i] - b[i]) / abs(b[i]) for a, b in zip(ours, expected, strict=True)) for i in range(3)]
-    assert max(worst) < 1e-5, f"{kind} beta {beta}: {worst}\nours     {ours}\nexpected {expected}"
+    ours = steps_of(os.path.join(work, "run"), "loss", "divergence", "grad_norm")
+    worst = worst_of(ours, theirs(work, rows, beta, temperature, weight), f"{kind} beta {beta}")
     print(f"  {kind} beta {beta}, temperature {temperature}, weight {weight}: losses, divergences and norms differ by at most "
           + ", ".join(f"{one:.1e}" for one in worst))
 

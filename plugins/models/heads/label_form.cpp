@@ -8,11 +8,12 @@
 
 namespace pipeline::heads {
 
-at::Tensor row_losses(const LabelForm& form, const at::Tensor& outputs, const at::Tensor& right) {
+at::Tensor row_losses(const LabelForm& form, const at::Tensor& outputs, const at::Tensor& right,
+                      const at::Tensor& weights) {
   if (form.are_numbers) return (outputs.view({-1}) - right).square();
   if (form.are_several)
-    return at::binary_cross_entropy_with_logits(outputs, right, {}, {}, at::Reduction::None).mean(1);
-  return at::cross_entropy_loss(outputs, right, {}, at::Reduction::None);
+    return at::binary_cross_entropy_with_logits(outputs, right, {}, weights, at::Reduction::None).mean(1);
+  return at::cross_entropy_loss(outputs, right, weights, at::Reduction::None);
 }
 
 at::Tensor told(const LabelForm& form, const at::Tensor& outputs) {

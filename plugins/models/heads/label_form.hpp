@@ -27,8 +27,10 @@ struct LabelForm {
 // The loss of each row, (R) float32: the cross-entropy in nats, the mean over classes of their binary ones
 // where several may be there, or the squared error in units of deviation^2. outputs: (R, form.outputs())
 // fp32. right: (R) int64, the classes; (R, classes) float32, 1 where one is there; or (R) float32, numbers as
-// they are learnt. Differentiable. For samples and parts.
-at::Tensor row_losses(const LabelForm& form, const at::Tensor& outputs, const at::Tensor& right);
+// they are learnt. Differentiable. For samples and parts. weights: (classes), what the losses of a class are
+// multiplied by, of several those where it is there; undefined: nothing.
+at::Tensor row_losses(const LabelForm& form, const at::Tensor& outputs, const at::Tensor& right,
+                      const at::Tensor& weights = {});
 
 // Outputs as they are reported: log-probabilities of classes, log-odds of several, numbers as they are
 // learnt. Not differentiable.

@@ -223,6 +223,33 @@ std::string entity_figures(const Predicted& predicted, const Rows& rows, const F
   return "\n  entities: F1 " + f1 + "  precision " + precision + "  recall " + recall;
 }
 
+// The expected calibration error (Guo et al., arXiv:1706.04599): of rows in bins of the likeliest class's
+// probability, by how much that is off their share that is right, the mean over rows. Empty: there are no
+// rows.
+std::string calibration(const Rows& rows, size_t classes, const FigureWriter& writer) {
+  constexpr size_t kBins = 15;
+  enum Sum : size_t { kCount, kApart, kSums };
+  if (rows.size() == 0) return "";
+  SumsByGroup by_group;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const size_t told = likeliest(rows, row, classes);
+    const double sure = std::exp(rows.of(row, 1 + told)),
+                 is_right = static_cast<size_t>(rows.of(row, 0)) == told ? 1 : 0;
+    const size_t bin = std::min(static_cast<size_t>(sure * kBins), kBins - 1);
+    auto& sums = by_group[rows.groups[row]];
+    sums[bin * kSums + kCount] += 1;
+    sums[bin * kSums + kApart] += is_right - sure;
+  }
+  return writer.sums("calibration_error", PL_BETTER_LOWER, by_group, kBins * kSums, [](const Sums& sums) {
+    double all = 0, apart = 0;
+    for (size_t bin = 0; bin < kBins; ++bin) {
+      all += sums[bin * kSums + kCount];
+      apart += std::abs(sums[bin * kSums + kApart]);
+    }
+    return apart / all;
+  });
+}
+
 void tell_classes(const Predicted& predicted, const Rows& rows, const Report& report,
                   const ReportSink& sink) {
   const FigureWriter writer(predicted, rows, report, sink);
@@ -264,14 +291,16 @@ void tell_classes(const Predicted& predicted, const Rows& rows, const Report& re
     return is / all;
   };
   const std::string guess = usual == classes ? "" : told("majority_accuracy", share_of_usual);
-  const std::string entities = entity_figures(predicted, rows, writer);
+  const std::string entities = entity_figures(predicted, rows, writer),
+                    error = calibration(rows, classes, writer);
   if (!writer.is_full()) return;
   const std::string head = rows.size() == 0 ? "of evaluations added up, without intervals:" : writer.head();
   sink.text(
       head + "\n  " + predicted.accuracy + " " + accuracy +
       (guess.empty() ? "" : "  (always the most frequent class, " + predicted.usual + ": " + guess + ")") +
       "\n  Matthews' correlation " + mcc + "  macro F1 " + f1 +
-      (roc.empty() ? "" : "  area under the ROC curve " + roc) + entities);
+      (roc.empty() ? "" : "  area under the ROC curve " + roc) +
+      (error.empty() ? "" : "  calibration error " + error) + entities);
   Confusion all(classes);
   for (const auto& [group, sums] : by_group)
     for (const auto& [k, count] : sums) all.counts.at(k) += count;

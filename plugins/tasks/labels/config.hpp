@@ -43,7 +43,7 @@ struct DataOptions : sources::SplitOptions {
 };
 
 struct LabelOptions {
-  std::string column = "label", missing;
+  std::string column = "label", missing, class_weights = "none";
   std::vector<std::string> classes;
 
   void describe(Options& o) {
@@ -58,6 +58,11 @@ struct LabelOptions {
       "their names, in order, also such as stand for no label otherwise; empty: those that the data has, "
       "sorted. Where the data has numbers in place of names, they count from 0 here")
         .follows();
+    o("class_weights", class_weights,
+      "balanced: training's losses count as much for each class in all, however rare it is; of multi_label, "
+      "as "
+      "much for the texts that have it as for the others; figures and an evaluation's loss are not weighted")
+        .choices({"none", "balanced"});
   }
 };
 

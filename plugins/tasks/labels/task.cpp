@@ -205,7 +205,27 @@ void Labels::learn_scale() {
     return;
   }
   counts.check_classes(*scale_, context(), errors());
+  if (trains && config().label.class_weights == "balanced") weights_ = balanced(counts);
   context().info("labels     ", scale_->classes.size(), " classes: ", records::quoted(scale_->classes));
+}
+
+// Of one class each: n / (classes x n of the class), so that their mean over the training data is 1. Of
+// several: n without the class / n with it.
+at::Tensor Labels::balanced(const records::LabelCounts& counts) const {
+  const std::vector<std::string>& classes = scale_->classes;
+  double all = 0;
+  for (const auto& [name, count] : counts.classes()) all += static_cast<double>(count);
+  if (config().are_several()) all = static_cast<double>(corpus_->training().records());
+  std::vector<float> weights;
+  for (const std::string& name : classes) {
+    const auto found = counts.classes().find(name);
+    const double own = found == counts.classes().end() ? 0 : static_cast<double>(found->second);
+    weights.push_back(static_cast<float>(own == 0 ? 0
+                                         : config().are_several()
+                                             ? (all - own) / own
+                                             : all / (static_cast<double>(classes.size()) * own)));
+  }
+  return at::tensor(weights, at::kFloat);
 }
 
 std::string Labels::required_label(const TokenSample& sample) const {
@@ -286,7 +306,10 @@ LabelsBatch Labels::make_batch(const LoadRequest& request) const {
 LossSum Labels::loss(const LabelsBatch& batch) {
   at::Tensor rows;
   const at::Tensor sum = model().with_labels(batch.packed, pass(), [&](const at::Tensor& outputs) {
-    const at::Tensor losses = heads::row_losses(form_, outputs, batch.right);
+    const at::Tensor weights = is_training() && weights_.defined()
+                                   ? transformer::to_device(weights_, outputs.device())
+                                   : at::Tensor();
+    const at::Tensor losses = heads::row_losses(form_, outputs, batch.right, weights);
     rows = losses.detach();
     return transformer::total(losses, outputs.scalar_type());
   });

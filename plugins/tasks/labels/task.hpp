@@ -82,6 +82,7 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
     return tokens_of(sample, begin(), config().sequence.max_tokens);
   }
   Begin begin() const { return tokenizer()->adds_bos() ? tokenizer()->bos() : std::nullopt; }
+  at::Tensor balanced(const records::LabelCounts& counts) const;
   std::string required_label(const TokenSample& sample) const;
   at::Tensor right_of(const std::vector<std::string>& labels) const;
   // The words of a text, or itself.
@@ -97,6 +98,7 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   std::optional<text::Corpus> corpus_;
   std::optional<records::LabelScale> scale_;  // from the weights, or the training data
   heads::LabelForm form_;
+  at::Tensor weights_;  // of the classes in training; undefined: they are alike
 };
 
 }  // namespace pipeline::tasks::labels
