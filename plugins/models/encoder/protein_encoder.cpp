@@ -8,6 +8,7 @@
 
 #include <numeric>
 
+#include "heads/label_folder.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/protein/label_head.hpp"
 #include "transformer/cross_entropy_head.hpp"
@@ -138,7 +139,7 @@ at::Tensor ProteinEncoder::with_label_outputs(
                                      transformer::dropout_key(pass.dropout_seed, kLabelDropout)};
   return pass.run_once(0,
                        [&](const Tensors& in) {
-                         const at::Tensor normed = transformer::norm_rows(in[0].to(at::kFloat), last_norm_);
+                         const at::Tensor normed = transformer::norm_rows(in[0], last_norm_);
                          return Tensors{then(label_head_->outputs(normed, batch, dropout, pass.compute))};
                        },
                        {body(batch, pass)})[0];

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
+#include "heads/label_folder.hpp"
 #include "plugins/models/protein/label_head.hpp"
 #include "transformer/rotary.hpp"
 

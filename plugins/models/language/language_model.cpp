@@ -303,7 +303,7 @@ at::Tensor LanguageModel::with_labels(
   return pass.run_once(
       unit(0),
       [&](const Tensors& in) {
-        const at::Tensor normed = transformer::norm_rows(in[0].to(at::kFloat), last_norm_);
+        const at::Tensor normed = transformer::norm_rows(in[0], last_norm_);
         return Tensors{then(transformer::linear(normed.to(pass.compute), label_head_).to(at::kFloat))};
       },
       {body(batch, {}, batch.target_rows, pass, nullptr)})[0];

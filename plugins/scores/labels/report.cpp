@@ -10,6 +10,8 @@
 #include <pipeline/numbers.hpp>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/csv.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/residues/alphabet.hpp"
@@ -19,7 +21,7 @@
 namespace pipeline::labels {
 namespace {
 
-constexpr std::string_view kConfusion = "confusion/";
+constexpr std::string_view kConfusion = "confusion/", kPredicted = "labels of ";
 
 // "1 chain", "2 chains".
 std::string counted(size_t count, const char* noun) {
@@ -477,8 +479,28 @@ size_t Predicted::columns() const {
   return 1 + classes.size();
 }
 
-void report_labels(const Predicted& predicted, const Report& report, const ReportSink& sink) {
+void send_predicted(const EvaluationSink& sink, const Predicted& predicted) {
+  nlohmann::json sent{{"classes", predicted.classes},
+                      {"usual", predicted.usual},
+                      {"mean", predicted.mean},
+                      {"deviation", predicted.deviation}};
+  if (predicted.training_mean) sent["training_mean"] = *predicted.training_mean;
+  sink.value(std::string(kPredicted) + sent.dump(), 0, 1);
+}
+
+void report_labels(const Predicted& asked, const Report& report, const ReportSink& sink) {
   using What = Predicted::What;
+  Predicted predicted = asked;
+  for (const EvaluationValue& value : report.values) {
+    if (!value.group.empty() || !value.name.starts_with(kPredicted)) continue;
+    const auto sent = nlohmann::json::parse(value.name.substr(kPredicted.size()));
+    predicted.classes = sent.at("classes").get<std::vector<std::string>>();
+    predicted.usual = sent.at("usual");
+    predicted.mean = sent.at("mean");
+    predicted.deviation = sent.at("deviation");
+    if (sent.contains("training_mean")) predicted.training_mean = sent["training_mean"].get<double>();
+    break;
+  }
   const bool are_classes = predicted.what == What::kClasses && !predicted.classes.empty();
   const Rows rows(report, predicted.columns());
   if (rows.size() == 0 && !are_classes) {

@@ -14,16 +14,17 @@
 
 namespace pipeline::labels {
 
-// What a report is of.
+// What a report is of: by the task's options; and what goes to it with an evaluation's values.
 struct Predicted {
   enum class What { kClasses, kSeveral, kNumbers, kContacts } what = What::kClasses;
+  const char* noun = "label";     // of what is judged
+  const char* group = "cluster";  // intervals are over these; what LabelRecord::group tells apart
+  const char* accuracy = "accuracy";
+
   std::vector<std::string> classes = {};
   std::string usual = {};          // the most frequent class of the training data; empty: nobody knows
   double mean = 0, deviation = 1;  // of numbers, which are learnt as (number - mean) / deviation
   std::optional<double> training_mean = {};  // nothing: nobody knows
-  const char* noun = "label";                // of what is judged
-  const char* group = "cluster";             // intervals are over these; what LabelRecord::group tells apart
-  const char* accuracy = "accuracy";
 
   // Values that a LabelRecord has for each label.
   size_t columns() const;
@@ -47,9 +48,12 @@ struct LabelRecord {
 // memory does not grow with labels.
 void send_confusion(const EvaluationSink& sink, const Confusion& confusion);
 
+// Sends the latter, with each batch: a report knows no data.
+void send_predicted(const EvaluationSink& sink, const Predicted& predicted);
+
 // Reports the figures of the field, with 95% intervals over groups in a full evaluation, beside those of
-// guesses that see nothing.
-void report_labels(const Predicted& predicted, const Report& report, const ReportSink& sink);
+// guesses that see nothing. asked: by the options.
+void report_labels(const Predicted& asked, const Report& report, const ReportSink& sink);
 
 // "confusion.csv", right classes by predicted ones, and "confusion.svg", its shares of the right ones: `map`
 // with these, for some 40 classes at most.

@@ -77,22 +77,21 @@ void Labels::evaluate(const LabelsBatch& batch, EvaluationSink& sink) {
     sink.record(id, pipeline::labels::LabelRecord::kKey, record.pack());
   }
   send_confusion(sink, confusion);
+  pipeline::labels::send_predicted(
+      sink, {.classes = scale_->classes,
+             .usual = scale_->usual,
+             .deviation = scale_->deviation,
+             .training_mean = scale_->count > 0 ? std::optional(scale_->mean) : std::nullopt});
 }
 
 void Labels::report(const Report& report, const ReportSink& sink) {
   using What = pipeline::labels::Predicted::What;
-  const records::LabelScale scale = scale_.value_or(records::LabelScale());
-  pipeline::labels::report_labels(
-      {.what = form_.are_numbers   ? What::kNumbers
-               : form_.are_several ? What::kSeveral
-                                   : What::kClasses,
-       .classes = scale.classes,
-       .usual = scale.usual,
-       .deviation = scale.deviation,
-       .training_mean = scale.count > 0 ? std::optional(scale.mean) : std::nullopt,
-       .noun = form_.of == heads::LabelForm::Of::kParts ? "word" : "text",
-       .group = "text"},
-      report, sink);
+  pipeline::labels::report_labels({.what = config().are_numbers()   ? What::kNumbers
+                                           : config().are_several() ? What::kSeveral
+                                                                    : What::kClasses,
+                                   .noun = config().are_tags() ? "word" : "text",
+                                   .group = "text"},
+                                  report, sink);
 }
 
 std::vector<std::string> Labels::prediction_columns() {

@@ -171,6 +171,7 @@ void Labels::learn_scale() {
   std::vector<std::string> known = config().label.classes;
   if (known.empty() && scale_) known = scale_->classes;
   records::LabelCounts counts;
+  const Reader labels = reader();
   uint64_t cut = 0;
   const auto add = [&](const TokenSample& sample, bool is_training) {
     cut += is_cut(sample, begin(), config().sequence.max_tokens) ? 1 : 0;
@@ -178,7 +179,7 @@ void Labels::learn_scale() {
     if (!label) return;
     if (config().are_numbers()) return counts.add(*records::label_number(*label), is_training);
     for (const std::string& one : labels_of(sample))
-      if (one.empty() || !reader().is_none(one))
+      if (!labels.is_none(one))
         for (const std::string& name : classes_in(one, known)) counts.add(name, is_training);
   };
   if (trains || !scale_)
@@ -235,28 +236,27 @@ std::string Labels::required_label(const TokenSample& sample) const {
 }
 
 at::Tensor Labels::right_of(const std::vector<std::string>& labels) const {
-  const auto count = static_cast<int64_t>(labels.size());
-  at::Tensor right = config().are_numbers()   ? at::zeros({count}, at::kFloat)
-                     : config().are_several() ? at::zeros({count, form_.outputs()}, at::kFloat)
-                                              : at::zeros({count}, at::kLong);
-  for (int64_t i = 0; i < count; ++i) {
-    const std::string& label = labels[static_cast<size_t>(i)];
+  const auto outputs = static_cast<size_t>(form_.outputs());
+  std::vector<float> numbers(config().are_several() ? labels.size() * outputs : 0);
+  std::vector<int64_t> classes;
+  for (size_t i = 0; i < labels.size(); ++i) {
     if (config().are_numbers()) {
-      right[i] = *records::label_number(label) / form_.deviation;
+      numbers.push_back(static_cast<float>(*records::label_number(labels[i]) / form_.deviation));
       continue;
     }
-    for (const std::string& name : classes_in(label, scale_->classes)) {
+    for (const std::string& name : classes_in(labels[i], scale_->classes)) {
       const auto number = scale_->number_of(name);
       if (!number)
         fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
                   records::quoted(scale_->classes), ": leave out what is of another class");
       if (config().are_several())
-        right[i][static_cast<int64_t>(*number)] = 1;
+        numbers[i * outputs + *number] = 1;
       else
-        right[i] = static_cast<int64_t>(*number);
+        classes.push_back(static_cast<int64_t>(*number));
     }
   }
-  return right;
+  if (config().are_several()) return at::tensor(numbers, at::kFloat).view({-1, form_.outputs()});
+  return config().are_numbers() ? at::tensor(numbers, at::kFloat) : at::tensor(classes, at::kLong);
 }
 
 std::vector<std::string> Labels::words_of(const TokenSample& sample) const {
@@ -270,6 +270,7 @@ std::vector<std::string> Labels::labels_of(const TokenSample& sample) const {
 
 LabelsBatch Labels::make_batch(const LoadRequest& request) const {
   const bool is_judged = request.purpose != Purpose::kPredict;
+  const Reader reader = this->reader();
   std::vector<std::vector<int64_t>> all, none;
   std::vector<std::string> labels;
   std::vector<int64_t> rows;
@@ -285,7 +286,7 @@ LabelsBatch Labels::make_batch(const LoadRequest& request) const {
     const std::vector<std::string> right = is_judged ? labels_of(sample) : std::vector<std::string>();
     const size_t before = rows.size();
     for (size_t i = 0; i < own.size(); ++i) {
-      if (is_judged && config().are_tags() && reader().is_none(right.at(i))) continue;
+      if (is_judged && config().are_tags() && reader.is_none(right.at(i))) continue;
       rows.push_back(begin_of_text + own[i]);
       if (is_judged) labels.push_back(right.at(i));
     }

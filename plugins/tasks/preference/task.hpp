@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "heads/label_form.hpp"
 #include "plugins/tasks/preference/config.hpp"
 #include "plugins/tasks/preference/data.hpp"
 #include "plugins/tasks/preference/losses.hpp"

@@ -259,6 +259,12 @@ class LabelObjective : public Objective {
       if (keeps_records) sink.record(id, labels::LabelRecord::kKey, record.pack());
     }
     labels::send_confusion(sink, sums.confusion());
+    labels::send_predicted(sink,
+                           {.classes = scale_->classes,
+                            .usual = scale_->usual,
+                            .mean = scale_->mean,
+                            .deviation = scale_->deviation,
+                            .training_mean = scale_->count > 0 ? std::optional(scale_->mean) : std::nullopt});
   }
   std::vector<Metric> metrics() const override {
     return {{.name = "loss",
@@ -269,15 +275,9 @@ class LabelObjective : public Objective {
   }
   void report(const Report& report, const ReportSink& sink) const override {
     using What = labels::Predicted::What;
-    const records::LabelScale scale = scale_.value_or(records::LabelScale());
     labels::report_labels({.what = labels_.are_contacts()  ? What::kContacts
                                    : labels_.are_numbers() ? What::kNumbers
                                                            : What::kClasses,
-                           .classes = scale.classes,
-                           .usual = scale.usual,
-                           .mean = scale.mean,
-                           .deviation = scale.deviation,
-                           .training_mean = scale.count > 0 ? std::optional(scale.mean) : std::nullopt,
                            .noun = labels_.are_contacts()  ? "chain"
                                    : labels_.are_numbers() ? "number"
                                                            : "label",
