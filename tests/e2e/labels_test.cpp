@@ -185,7 +185,7 @@ TEST_F(Labels, AreLearntAlikeOnAnyNumberOfProcesses) {
 
 TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
   call("run").ended(0);
-  call("run", {"run.dir=narrow", "train.precision=bf16"}).ended(0);
+  call("run", kPlace + Words{"run.dir=narrow", "train.precision=bf16"}).ended(0);
   const auto tensors = [&](const std::string& folder) {
     std::map<std::string, std::string> values;
     const auto files = safetensors::Folder::open(path(folder).string());

@@ -37,9 +37,9 @@ class LabelHead {
   const LabelForm& form() const { return form_; }
   // Floating-point operations of the forward pass, over so many rows of `width` and so many pairs of them.
   double products(double rows, double pairs, double width) const;
-  // x: (T, C) of the parameters' type, normalised, of the tokens <cls> or of the residues that have a label; of pairs of all
-  // residues. Gives (T, outputs), or of pairs (sum of L x L), fp32: logits, or numbers as they are learnt.
-  // Differentiable.
+  // x: (T, C) of the parameters' type, normalised, of the tokens <cls> or of the residues that have a label;
+  // of pairs of all residues. Gives (T, outputs), or of pairs (sum of L x L), fp32: logits, or numbers as
+  // they are learnt. Differentiable.
   at::Tensor outputs(const at::Tensor& x, const PackedProteins& batch, const transformer::Dropout& dropout,
                      at::ScalarType compute) const;
   // The sum over labels of the cross-entropy in nats, or of the squared error in units of deviation^2; for
