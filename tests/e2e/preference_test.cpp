@@ -192,6 +192,20 @@ TEST_F(Preference, AnswersAreScoredByAHead) {
       "\"pairs.jsonl\"\n");
   pipeline({"predict", "scorer.toml", "--checkpoint", "scorer", "--output", "again.csv"}).ended(0);
   EXPECT_EQ(read_text(path("again.csv")), read_text(path("run/submission.csv")));
+  // The folder says that it scores; whether an answer of the model would fit behind a question does not
+  // matter.
+  write_text(
+      path("scorer.toml"),
+      "[run]\ndevice = \"cpu\"\n[task]\nplugin = \"preference\"\ngenerate.max_tokens = 60\ndata.test = "
+      "\"pairs.jsonl\"\n");
+  pipeline({"predict", "scorer.toml", "--checkpoint", "scorer", "--set", "task.chat.max_tokens=64",
+            "--output", "alike.csv"})
+      .ended(0);
+  EXPECT_EQ(read_text(path("alike.csv")), read_text(path("run/submission.csv")));
+  write_text(
+      path("scorer.toml"),
+      "[run]\ndevice = \"cpu\"\n[task]\nplugin = \"preference\"\npreference.loss = \"reward\"\ndata.test = "
+      "\"pairs.jsonl\"\n");
   EXPECT_THAT(pipeline({"predict", "scorer.toml", "--checkpoint", "base"}).ended(2).err,
               HasSubstr("has no head for labels"));
   EXPECT_THAT(call("check", reward + Words{"run.dir=new", "task.preference.beta=0.5"}).ended(2).err,

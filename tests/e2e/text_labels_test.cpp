@@ -196,6 +196,54 @@ TEST_F(TextLabels, ThatCannotBeLearntAreNamed) {
   EXPECT_THAT(read_lines(path("run/submission.csv")).at(1), testing::EndsWith(","));
 }
 
+// What looks like labels of the kind that is asked for, and is none.
+TEST_F(TextLabels, OfAnotherKindAreRefused) {
+  const auto refused = [&](const std::string& label, const Words& more) {
+    std::string all;
+    for (int i = 0; i < 16; ++i)
+      all += "{\"text\": \"text " + std::to_string(i) + "\", \"label\": " +
+             (i % 2 == 0 ? label.substr(0, label.find('|')) : label.substr(label.find('|') + 1)) + "}\n";
+    write_text(path("train.jsonl"), all);
+    return call("run", Words{"run.dir=refused", "--fresh"} + more).ended(2).err;
+  };
+  EXPECT_THAT(refused("0.5|1.5", {}), HasSubstr("set task.objective = \"regression\""));
+  EXPECT_THAT(refused("[0, 1]|[1, 0]", {"task.objective=multi_label"}),
+              HasSubstr("a 0 and a 1 in each list"));
+  EXPECT_THAT(refused("[0, 1, 0]|[1, 0, 0]", {"task.objective=multi_label"}),
+              HasSubstr("\"0,1,0\" in column \"label\" names \"0\" twice"));
+  EXPECT_THAT(refused("\"a\"|\"b\"", {"task.data.pair_column=other"}), HasSubstr("no \"other\""));
+  EXPECT_THAT(refused("\"a\"|\"b\"", {"task.data.val=test.jsonl"}),
+              HasSubstr("has classes that are not in the training data: \"cat\""));
+  EXPECT_THAT(refused("0|1", {"task.label.classes=[\"1\", \"2\"]", "task.data.val=train.jsonl"}),
+              HasSubstr("the data has also \"0\""))
+      << "numbers are names where names are numbers";
+}
+
+TEST_F(TextLabels, AreThoseThatTheWeightsHaveLearnt) {
+  call("run").ended(0);
+  EXPECT_THAT(call("evaluate", {"task.objective=multi_label", "task.label.column=both"}).ended(2).err,
+              HasSubstr("the weights have learnt \"classification\""));
+  EXPECT_THAT(call("predict", {"task.label.classes=[\"dog\", \"cow\", \"cat\"]"}).ended(2).err,
+              HasSubstr("in this order"));
+  // A folder without names takes any; an unknown label is no obstacle to a prediction.
+  call("export", {"--output", "folder"}).ended(0);
+  std::string config = read_text(path("folder/config.json"));
+  for (const auto& [name, plain] :
+       {std::pair("\"cat\"", "\"LABEL_0\""), {"\"cow\"", "\"LABEL_1\""}, {"\"dog\"", "\"LABEL_2\""}})
+    for (size_t at = config.find(name); at != std::string::npos; at = config.find(name))
+      config.replace(at, std::string(name).size(), plain);
+  write_text(path("folder/config.json"), config);
+  write_text(path("test.jsonl"), R"({"text": "the cat cries 3 times", "label": "bird"})"
+                                 "\n");
+  write_text(path("folder.toml"),
+             "[task]\nplugin = \"labels\"\ndata.test = \"test.jsonl\"\n"
+             "label.classes = [\"first\", \"second\", \"third\"]\n");
+  pipeline({"predict", "folder.toml", "--checkpoint", "folder", "--set", "run.device=cpu", "--output",
+            "named.csv"})
+      .ended(0);
+  EXPECT_EQ(read_lines(path("named.csv")).at(0), "id,text,prediction,p_first,p_second,p_third,label");
+}
+
 TEST_F(TextLabels, AreLearntByAdaptersOfALanguageModel) {
   write_text(path("texts.txt"), "the cat cries\nthe dog cries\nthe cow cries 3 times\n");
   write_text(

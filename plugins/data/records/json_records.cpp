@@ -99,13 +99,16 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     if (state == JsonField::kText && text.find(separator_) != std::string_view::npos) {
       *field_ = {JsonField::kList, {}};
     } else {
-      if (!is_first_ || separator_ == '\n') field_->text += separator_;
+      if (!is_first_) field_->text += separator_;
       field_->text += text;
       is_first_ = false;
     }
   }
   bool nested(JsonField::State state) {
-    if (depth_ == 2 && field_) *field_ = {state == JsonField::kList ? JsonField::kValues : state, {}};
+    if (depth_ == 2 && field_) {
+      *field_ = {state == JsonField::kList ? JsonField::kValues : state, {}};
+      if (separator_ == '\n') field_->text = kListMark;
+    }
     if (depth_ == 2) is_first_ = true;
     if (depth_ == 3 && field_ && field_->state == JsonField::kValues) *field_ = {JsonField::kList, {}};
     if (depth_ == 2 && state == JsonField::kList && key_is_kept_) out_.lists.push_back(out_.keys.back());

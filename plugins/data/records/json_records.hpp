@@ -42,6 +42,9 @@ class JsonRecords {
   bool too_long_ = false, cut_off_ = false;
 };
 
+// What a list begins with that is taken by lines: it may be empty, and is no text.
+inline constexpr char kListMark = '\x1f';
+
 // A field of a JSON object.
 struct JsonField {
   enum State {
@@ -57,8 +60,8 @@ struct JsonField {
     kBytes,  // bytes in Parquet that are no text
   } state = kAbsent;
   // The text of kText; the digits of numbers; 1 and 0 for kBool; for kValues, the values with commas in
-  // between, none with a comma of its own, and nothing where there is null; by_line: with a line feed before
-  // each, and none within.
+  // between, none with a comma of its own, and nothing where there is null; by_line: kListMark, and the
+  // values with line feeds in between.
   std::string text;
 };
 

@@ -40,7 +40,9 @@ class Collector {
       return is_blank(field.value_or("")) ? std::string() : std::move(*field);
     };
     ++report_.used;
-    for (const auto* field : {&first, &second})
+    // A label is no text, and its owner knows of such words.
+    const bool are_texts = columns_.second_takes == Column::kText;
+    for (const auto* field : are_texts ? std::vector{&first, &second} : std::vector{&first})
       words_for_none_ += is_word_for_none(field->value_or("")) ? 1 : 0;
     sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(*first), text(second),
            text(extra), row.line});
@@ -96,7 +98,7 @@ void read_pairs(const std::string& path, sources::Format format, const Columns& 
       {{.name = columns.first, .required = true, .takes = columns.first_takes},
        {.name = columns.second, .required = columns.second_required, .takes = columns.second_takes},
        {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
-       {.name = columns.extra}},
+       {.name = columns.extra, .required = columns.extra_required}},
       [&](Row&& row) { collector.take(std::move(row)); }, report, options);
   if (const std::string note = note_of_words_for_none(collector.words_for_none()); !note.empty())
     report.notes.push_back(note);

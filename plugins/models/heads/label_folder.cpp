@@ -69,6 +69,12 @@ std::optional<LabelForm> read_label(const ConfigFile& file, const std::string& n
   return form;
 }
 
+bool has_default_names(const LabelForm& form) {
+  for (size_t i = 0; i < form.classes.size(); ++i)
+    if (form.classes[i] != concat("LABEL_", i)) return false;
+  return !form.classes.empty();
+}
+
 json label_values(const LabelForm& form, const std::string& name) {
   using Of = LabelForm::Of;
   json values;

@@ -21,6 +21,8 @@ bool is_of_label_head(const std::string& parameter);
 // The label head in config.json; nothing where there is none. Throws an Error (PL_ERROR_CONFIG) for one that
 // we do not compute. `name`: of its classes, "Esm" of EsmForSequenceClassification.
 std::optional<LabelForm> read_label(const hugging_face::ConfigFile& file, const std::string& name);
+// Whether its classes are called LABEL_0 and so on, as transformers does where nobody names them.
+bool has_default_names(const LabelForm& form);
 // What a config.json says of it.
 nlohmann::json label_values(const LabelForm& form, const std::string& name);
 

@@ -80,7 +80,8 @@ void compare(const Config& ours, const Config& theirs, hugging_face::Differences
   if (row.is_rotary) compare_rope(ours.rope_scaling, theirs.rope_scaling, differences);
   if (!ours.label || !theirs.label) return;
   differences.compare("task.objective", objective_of(*ours.label), objective_of(*theirs.label));
-  differences.compare("task.label.classes", ours.label->classes, theirs.label->classes);
+  if (!heads::has_default_names(*theirs.label) || ours.label->outputs() != theirs.label->outputs())
+    differences.compare("task.label.classes", ours.label->classes, theirs.label->classes);
 }
 
 std::vector<Piece> pieces(const Parameter& parameter, const Config& config, const std::string& prefix,

@@ -31,7 +31,9 @@ void LabelsConfig::read_model(const LabelsConfig& config, const std::filesystem:
                                                      language::architecture(theirs->architecture).classes());
   if (label) {
     tell("objective", language::objective_of(*label));
-    if (!label->classes.empty()) tell("label.classes", label->classes);
+    const bool are_renamed = say.is_set("label.classes") && heads::has_default_names(*label) &&
+                             config.label.classes.size() == label->classes.size();
+    if (!label->classes.empty() && !are_renamed) tell("label.classes", label->classes);
   }
   if (!say.is_set("sequence.max_tokens") && config.sequence.max_tokens > theirs->max_position_embeddings)
     tell("sequence.max_tokens", theirs->max_position_embeddings);

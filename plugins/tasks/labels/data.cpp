@@ -3,10 +3,12 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
 #include "plugins/data/files/hash128.hpp"
+#include "plugins/data/records/json_records.hpp"
 
 namespace pipeline::tasks::labels {
 namespace {
@@ -21,6 +23,14 @@ std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kSpace);
   return first == std::string_view::npos ? std::string_view()
                                          : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+}
+
+// A label for people.
+std::string shown(std::string_view label) {
+  if (!label.starts_with(records::kListMark)) return std::string(label.substr(0, 60));
+  std::string text;
+  for (const char c : label.substr(1, 60)) text += c == '\n' ? ',' : c;
+  return text;
 }
 
 // How many tokens of each text there is room for: the longer one gives way first.
@@ -50,7 +60,6 @@ bool Reader::is_none(std::string_view text) const {
   if (kind == Kind::kTags && parts_of(text, true).empty()) return true;
   if (std::ranges::find(classes, text) != classes.end()) return false;
   if (!missing.empty() && text == missing) return true;
-  if (kind == Kind::kSeveral) return records::is_word_for_none(text);
   return text.empty() || records::is_word_for_none(text) ||
          (kind != Kind::kNumber && records::label_number(text) == records::kIgnoreIndex);
 }
@@ -62,21 +71,62 @@ std::string Reader::problem_of(std::string_view text) const {
   for (const std::string& name : parts_of(text, false))
     if (!names.insert(name).second)
       return concat(
-          "names \"", name,
-          "\" twice: a list must have the names or numbers of the classes that are there, not a 1 or 0 "
-          "for each of all");
+          "names \"", name, "\" twice: each class is named once",
+          name == "0" || name == "1" ? ", by its name or number, and not a 1 or 0 for each of all" : "");
   return "";
 }
 
-std::vector<std::string> parts_of(std::string_view text, bool are_words) {
-  const bool is_list = text.starts_with('\n');
-  if (is_list) text.remove_prefix(1);
-  const std::string_view between = is_list ? "\n" : are_words ? kSpace : ",";
+// 1.0 where programs have made floats of whole numbers.
+std::string Reader::written(std::string_view text) const {
+  if (kind != Kind::kClass || std::ranges::find(classes, text) != classes.end() ||
+      text.find('.') == std::string_view::npos)
+    return std::string(text);
+  const std::optional<double> number = records::label_number(text);
+  const bool is_whole = number && *number == std::floor(*number) && std::abs(*number) < 1e15;
+  return is_whole ? std::to_string(static_cast<int64_t>(*number)) : std::string(text);
+}
+
+namespace {
+
+// The values of a list as Python prints it: ['a', "it's", 1].
+std::vector<std::string> printed_list(std::string_view text) {
   std::vector<std::string> parts;
+  for (size_t at = 0; at < text.size();) {
+    at = text.find_first_not_of(" \t\r\n,", at);
+    if (at == std::string_view::npos) break;
+    const char quote = text[at];
+    size_t end = 0;
+    if (quote == '\'' || quote == '"') {
+      end = text.find(quote, ++at);
+    } else {
+      end = text.find_first_of(", \t\r\n", at);
+    }
+    end = std::min(end, text.size());
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<std::string> parts_of(std::string_view text, bool are_words) {
+  std::vector<std::string> parts;
+  if (text.starts_with(records::kListMark)) {
+    text.remove_prefix(1);
+    if (text.empty()) return parts;
+    for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+      parts.emplace_back(text.substr(0, end));
+      text.remove_prefix(end + 1);
+    }
+    parts.emplace_back(text);
+    return parts;
+  }
+  if (const std::string_view whole = trimmed(text); whole.starts_with('[') && whole.ends_with(']'))
+    return printed_list(whole.substr(1, whole.size() - 2));
   while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(between), text.size());
-    const std::string_view part = are_words ? text.substr(0, end) : trimmed(text.substr(0, end));
-    if (!part.empty() || (is_list && are_words)) parts.emplace_back(part);
+    const size_t end = std::min(text.find_first_of(are_words ? kSpace : ","), text.size());
+    if (const std::string_view part = trimmed(text.substr(0, end)); !part.empty()) parts.emplace_back(part);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parts;
@@ -85,7 +135,7 @@ std::vector<std::string> parts_of(std::string_view text, bool are_words) {
 stores::TokenReport read_samples(const records::PairSource& source, const Reader& labels,
                                  const Encoder& encoder, const files::Hooks& hooks,
                                  const stores::TokenSink& add) {
-  const bool may_lack_one = !source.columns.second_required && labels.kind != Kind::kSeveral;
+  const bool may_lack_one = !source.columns.second_required;
   uint64_t left_out = 0;
   std::string example;
   struct Read {
@@ -96,14 +146,12 @@ stores::TokenReport read_samples(const records::PairSource& source, const Reader
       hooks,
       [&](const records::Pair& record) -> Read {
         const bool are_tags = labels.kind == Kind::kTags;
-        const std::string label(are_tags || labels.kind == Kind::kSeveral ? record.second
-                                                                          : trimmed(record.second));
+        const std::string label = labels.written(trimmed(record.second));
         const bool has_one = !labels.is_none(label);
         if (!has_one && !may_lack_one) return {.sample = {}, .name = record.id, .label = label};
         if (const std::string problem = has_one ? labels.problem_of(label) : ""; !problem.empty())
-          throw files::DataError(concat(source.files.named, ": record ", record.id, ": \"",
-                                        label.substr(0, 60), "\" in column \"", labels.column, "\" ",
-                                        problem));
+          throw files::DataError(concat(source.files.named, ": record ", record.id, ": \"", shown(label),
+                                        "\" in column \"", labels.column, "\" ", problem));
         std::string beside;
         for (const std::string& text : {record.id, label, record.first}) files::put_text(beside, text);
         std::vector<int32_t> first, second, lengths, mark(has_one ? 1 : 0);
@@ -133,7 +181,7 @@ stores::TokenReport read_samples(const records::PairSource& source, const Reader
       },
       [&](Read&& one) {
         if (!one.sample.empty()) return add(std::move(one.sample));
-        if (left_out++ == 0) example = concat("\"", one.label, "\" of ", one.name);
+        if (left_out++ == 0) example = concat("\"", shown(one.label), "\" of record ", one.name);
       });
   if (left_out == 0) return report;
   report.used -= left_out;

@@ -28,12 +28,14 @@ struct Reader {
   std::string key() const;
   // Whether a text, or with kTags the one of a word, stands for no label.
   bool is_none(std::string_view text) const;
+  // A label as it is kept: whole numbers without a fraction, where classes are meant.
+  std::string written(std::string_view text) const;
   // What cannot be learnt from a label that is one; empty: it can.
   std::string problem_of(std::string_view text) const;
 };
 
-// The parts of a list as records::Column::kWords has it, or of a text: what commas divide; or, where
-// `are_words`, what white space does.
+// The parts of a list as records::Column::kWords has it or Python prints it, or of a text: what commas
+// divide; or, where `are_words`, what white space does.
 std::vector<std::string> parts_of(std::string_view text, bool are_words);
 
 // How a text becomes tokens.

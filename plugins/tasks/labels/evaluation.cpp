@@ -158,11 +158,11 @@ void Labels::predict(const LabelsBatch& batch, const PredictionSink& sink) {
 
 // The label of a text as people write it.
 std::string Labels::written_label(const TokenSample& sample) const {
-  const std::string label = required_label(sample);
-  if (!config().are_several() && !config().are_tags()) return label;
+  if (config().are_numbers()) return required_label(sample);
   std::string written;
-  for (const std::string& one : parts_of(label, config().are_tags()))
-    written += (written.empty() ? "" : config().are_tags() ? " " : ",") + one;
+  for (const std::string& one : labels_of(sample))
+    for (const std::string& name : classes_in(one, scale_->classes))
+      written += (written.empty() ? "" : config().are_tags() ? " " : ",") + (name.empty() ? "-" : name);
   return written;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <set>
 #include <utility>
 
 #include <ATen/ops/tensor.h>
@@ -46,15 +48,20 @@ void Labels::set_extra_state(std::string_view state) {
   state.remove_prefix(kState.size());
   if (!files::take_text(state, text)) fail("what the weights have learnt of labels is cut off");
   const auto kept = nlohmann::json::parse(text);
-  // Of what another stage has learnt, the tokenizer alone is of use.
-  if (kept.at("kind") == config().objective)
-    scale_ = records::LabelScale{.classes = kept.at("classes"),
-                                 .mean = kept.at("mean"),
-                                 .deviation = kept.at("deviation"),
-                                 .usual = kept.at("usual"),
-                                 .kind = kept.at("kind"),
-                                 .where = kept.at("where"),
-                                 .count = kept.at("count")};
+  if (const std::string kind = kept.at("kind"); kind != config().objective)
+    config_error("objective", concat("= \"", config().objective, "\": the weights have learnt \"", kind,
+                                     "\"; begin with a language model to learn another"));
+  scale_ = records::LabelScale{.classes = kept.at("classes"),
+                               .mean = kept.at("mean"),
+                               .deviation = kept.at("deviation"),
+                               .usual = kept.at("usual"),
+                               .kind = kept.at("kind"),
+                               .where = kept.at("where"),
+                               .count = kept.at("count")};
+  const std::vector<std::string>& named = config().label.classes;
+  if (!named.empty() && named != scale_->classes)
+    config_error("label.classes", concat("are ", records::quoted(named), ": the weights have learnt ",
+                                         records::quoted(scale_->classes), ", in this order"));
   Base::set_extra_state(state);
 }
 
@@ -77,7 +84,8 @@ records::PairSource Labels::source_of(const sources::SourceFiles& files, Split s
                   .second = config().label.column,
                   .id = data.id_column.empty() ? "id" : data.id_column,
                   .extra = data.pair_column,
-                  .second_required = split != Split::kTest && !config().are_several(),
+                  .second_required = split != Split::kTest,
+                  .extra_required = !data.pair_column.empty(),
                   .first_takes = config().are_tags() ? records::Column::kWords : records::Column::kText,
                   .second_takes = config().are_several() || config().are_tags() ? records::Column::kWords
                                                                                 : records::Column::kValues,
@@ -115,7 +123,7 @@ void Labels::open_corpus() {
         all.push_back(source_of(files, Split::kTrain, config().data.of(Split::kTrain).part));
         records::Columns& columns = all.back().columns;  // a label is no text
         columns.second = std::exchange(columns.extra, "");
-        columns.second_required = false;
+        columns.second_required = columns.extra_required = false;
         columns.second_takes = records::Column::kText;
       }
       if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
@@ -160,54 +168,110 @@ std::vector<std::string> Labels::classes_in(const std::string& label,
                                             const std::vector<std::string>& known) const {
   std::vector<std::string> names =
       config().are_several() ? parts_of(label, false) : std::vector<std::string>{label};
-  for (std::string& name : names)
-    if (std::ranges::find(known, name) == known.end())
-      if (const auto number = number_below(name, known.size())) name = known[*number];
+  const auto is_number = [](const std::string& name) { return records::label_number(name).has_value(); };
+  if (std::ranges::none_of(known, is_number))
+    for (std::string& name : names)
+      if (std::ranges::find(known, name) == known.end())
+        if (const auto number = number_below(name, known.size())) name = known[*number];
   return names;
 }
 
 void Labels::learn_scale() {
   const bool trains = run().purpose == PL_PURPOSE_TRAIN;
-  std::vector<std::string> known = config().label.classes;
-  if (known.empty() && scale_) known = scale_->classes;
+  if (!scale_ && !trains && !config().label.classes.empty())  // a folder's
+    scale_ = records::LabelScale{.classes = config().label.classes, .kind = config().objective};
   records::LabelCounts counts;
-  const Reader labels = reader();
-  uint64_t cut = 0;
-  const auto add = [&](const TokenSample& sample, bool is_training) {
-    cut += is_cut(sample, begin(), config().sequence.max_tokens) ? 1 : 0;
-    const std::optional<std::string> label = label_of(sample);
-    if (!label) return;
-    if (config().are_numbers()) return counts.add(*records::label_number(*label), is_training);
-    for (const std::string& one : labels_of(sample))
-      if (!labels.is_none(one))
-        for (const std::string& name : classes_in(one, known)) counts.add(name, is_training);
-  };
-  if (trains || !scale_)
-    files::with_data_errors([&] {
-      for (const stores::TokenStore& store : corpus_->training().stores())
-        for (uint64_t i = 0; i < store.size(); ++i) {
-          context().throw_if_cancelled();
-          add(store[i], true);
-        }
-      for (const Split split : {Split::kVal, Split::kTest})
-        for (uint64_t id = 0; id < corpus_->size(split); ++id) add(corpus_->sample(split, id), false);
-    });
+  if (trains || !scale_) counts = training_counts();
   if (!scale_) {
     scale_ = counts.scale(config().label.classes);
     scale_->kind = config().objective;
   }
   scale_->where = config().label.column;
-  if (cut > 0 && trains)
-    context().info("texts      ", cut, " cut to task.sequence.max_tokens = ", config().sequence.max_tokens);
-  counts.warn_of_words(config().label.column, config().are_numbers(), context());
   if (config().are_numbers()) {
+    constexpr double kFar = 10;
     scale_->classes.clear();
     context().info("labels     numbers, learnt as number / ", scale_->deviation);
+    if (trains && std::abs(scale_->mean) > kFar * scale_->deviation)
+      context().warn("labels     their mean, ", scale_->mean, ", is far from 0 beside their deviation, ",
+                     scale_->deviation,
+                     ", and the head has no bias: it learns long to give it. Subtract it from the labels");
     return;
   }
+  require_classes(counts);
   counts.check_classes(*scale_, context(), errors());
   if (trains && config().label.class_weights == "balanced") weights_ = balanced(counts);
   context().info("labels     ", scale_->classes.size(), " classes: ", records::quoted(scale_->classes));
+  if (!trains) return;
+  warn_of_unknown(Split::kTest);
+  if (const std::string unknown = unknown_in(Split::kVal); !unknown.empty())
+    config_error("data.val", concat("has classes that are not in the training data: ", unknown,
+                                    ": leave their texts out, or name all classes in task.label.classes"));
+}
+
+records::LabelCounts Labels::training_counts() const {
+  records::LabelCounts counts;
+  uint64_t cut = 0;
+  const Reader labels = reader();
+  std::vector<std::string> known = config().label.classes;
+  if (known.empty() && scale_) known = scale_->classes;
+  files::with_data_errors([&] {
+    for (const stores::TokenStore& store : corpus_->training().stores())
+      for (uint64_t i = 0; i < store.size(); ++i) {
+        context().throw_if_cancelled();
+        const TokenSample sample = store[i];
+        cut += is_cut(sample, begin(), config().sequence.max_tokens) ? 1 : 0;
+        if (config().are_numbers()) {
+          counts.add(*records::label_number(required_label(sample)), true);
+          continue;
+        }
+        for (const std::string& one : labels_of(sample))
+          if (!labels.is_none(one))
+            for (const std::string& name : classes_in(one, known)) counts.add(name, true);
+      }
+  });
+  if (cut > 0)
+    context().info("texts      ", cut, " cut to task.sequence.max_tokens = ", config().sequence.max_tokens);
+  return counts;
+}
+
+// What looks like classes, and is none.
+void Labels::require_classes(const records::LabelCounts& counts) const {
+  if (!config().label.classes.empty()) return;
+  const auto is_number = [](const std::string& name) { return records::label_number(name).has_value(); };
+  const auto has_fraction = [](const std::string& name) { return name.find('.') != std::string::npos; };
+  if (!config().are_several() && std::ranges::all_of(scale_->classes, is_number) &&
+      std::ranges::any_of(scale_->classes, has_fraction))
+    config_error(
+        "objective",
+        concat("= \"", config().objective, "\": the labels are numbers, such as ", scale_->classes.front(),
+               ": set task.objective = \"regression\", or name them in task.label.classes"));
+  const auto texts = corpus_->training().records();
+  if (config().are_several() && scale_->classes == std::vector<std::string>{"0", "1"} &&
+      std::ranges::all_of(counts.classes(), [&](const auto& one) { return one.second == texts; }))
+    config_error(
+        "label.column",
+        "has a 0 and a 1 in each list: name the classes that are there, not a 1 or 0 for each of all");
+}
+
+std::string Labels::unknown_in(Split split) const {
+  std::set<std::string> unknown;
+  const Reader labels = reader();
+  files::with_data_errors([&] {
+    for (uint64_t id = 0; id < corpus_->size(split); ++id) {
+      const TokenSample sample = corpus_->sample(split, id);
+      if (!sample.has_target()) continue;
+      for (const std::string& one : labels_of(sample))
+        if (!labels.is_none(one))
+          for (const std::string& name : classes_in(one, scale_->classes))
+            if (!scale_->number_of(name)) unknown.insert(name);
+    }
+  });
+  return unknown.empty() ? "" : records::quoted({unknown.begin(), unknown.end()});
+}
+
+void Labels::warn_of_unknown(Split split) const {
+  if (const std::string unknown = unknown_in(split); !unknown.empty())
+    context().warn("labels     the test data has classes that are not learnt: ", unknown);
 }
 
 // Of one class each: n / (classes x n of the class), so that their mean over the training data is 1. Of

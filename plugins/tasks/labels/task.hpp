@@ -76,6 +76,11 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   Reader reader() const;
   // The classes, or the scale of numbers, of the data or of what the model has learnt already.
   void learn_scale();
+  records::LabelCounts training_counts() const;
+  void require_classes(const records::LabelCounts& counts) const;
+  // Classes of a split that the model does not have, for people; empty: there are none.
+  std::string unknown_in(Split split) const;
+  void warn_of_unknown(Split split) const;
   // The names of the classes in a label, by those of the model, where it has any.
   std::vector<std::string> classes_in(const std::string& label, const std::vector<std::string>& known) const;
   std::vector<int64_t> tokens(const TokenSample& sample) const {

@@ -48,7 +48,13 @@ void PreferenceConfig::validate(const ConfigErrors& errors) const {
 
 void PreferenceConfig::read_model(const PreferenceConfig& config, const std::filesystem::path& init_from,
                                   const ModelOptions& say) {
-  const bool is_reward = config.preference.is_reward();
+  bool is_reward = config.preference.is_reward();
+  if (!init_from.empty() && !is_reward && !say.is_set("preference.loss")) {
+    const std::filesystem::path file = init_from / "config.json";
+    const auto label = language::read_config(hugging_face::ConfigFile(file.string()), true).label;
+    is_reward = label && label->are_numbers;
+    if (is_reward) say("preference.loss", std::string("reward"), file);
+  }
   const auto theirs =
       conversation::read_folder(config.chat, config.tokenizer, config.language, config.generate.max_tokens,
                                 init_from, say, /*may_have_labels=*/is_reward);

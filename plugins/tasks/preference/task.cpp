@@ -304,7 +304,7 @@ std::string Preference::scored_text(const PreferenceBatch& batch, size_t i, cons
     return concat("\n    ", which, rewards.const_data_ptr<double>()[row], "  ",
                   common::one_line(one.turns.back().text, longest_line()));
   };
-  return concat("  ", common::one_line(question(sample).text, longest_line()),
+  return concat("  ", common::one_line(asked_text(sample), longest_line()),
                 answer("chosen:   ", conversation_of(sample), 2 * i),
                 answer("rejected: ", rejected_of(sample), 2 * i + 1));
 }
@@ -340,13 +340,19 @@ void Preference::predict(const PreferenceBatch& batch, const PredictionSink& sin
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     const TokenSample sample = corpus().sample(batch.split, batch.ids[i]);
     std::vector<std::string> row{
-        question(sample).text, conversation_of(sample).turns.back().text,
+        asked_text(sample), conversation_of(sample).turns.back().text,
         is_unpaired() ? concat(is_wanted(sample)) : rejected_of(sample).turns.back().text};
     for (const at::Tensor& values : is_reward() ? std::vector{reward} : std::vector{logp, reward})
       for (size_t of = 0; of < each; ++of)
         row.push_back(concat(values.const_data_ptr<double>()[each * i + of]));
     sink.row(batch.ids[i], row);
   }
+}
+
+// The turn before the answer; whether an answer of the model would fit does not matter.
+std::string Preference::asked_text(const TokenSample& sample) const {
+  const Conversation one = conversation_of(sample);
+  return one.turns.size() < 2 ? "" : one.turns[one.turns.size() - 2].text;
 }
 
 text::Question Preference::question(const TokenSample& sample) const {

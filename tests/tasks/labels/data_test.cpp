@@ -22,13 +22,26 @@ TEST(LabelText, StandsForNoneByItsKind) {
   EXPECT_FALSE(reader(Kind::kClass, {"None", "Some"}).is_none("None")) << "a class of the user's";
   EXPECT_TRUE(reader(Kind::kClass).is_none("-100"));
   EXPECT_FALSE(reader(Kind::kNumber).is_none("-100"));
-  EXPECT_FALSE(reader(Kind::kSeveral).is_none("")) << "none of the classes";
+  EXPECT_TRUE(reader(Kind::kSeveral).is_none(""));
+  for (const char* list : {"\x1f", "[]"})
+    EXPECT_FALSE(reader(Kind::kSeveral).is_none(list)) << "none of the classes";
+  EXPECT_THAT(parts_of("\x1f", false), IsEmpty());
+  EXPECT_THAT(parts_of("[]", false), IsEmpty());
   EXPECT_TRUE(reader(Kind::kSeveral).is_none("nan"));
 }
 
+TEST(LabelText, OfAClassIsItsNameOrAWholeNumber) {
+  EXPECT_EQ(reader(Kind::kClass).written("2.0"), "2") << "as programs write them beside missing ones";
+  EXPECT_EQ(reader(Kind::kClass).written("2.5"), "2.5");
+  EXPECT_EQ(reader(Kind::kClass, {"2.0", "3.0"}).written("2.0"), "2.0");
+  EXPECT_EQ(reader(Kind::kNumber).written("2.0"), "2.0");
+}
+
 TEST(LabelText, OfSeveralIsAListOfNames) {
+  EXPECT_THAT(parts_of(R"(['bad', "it's", 3])", false), ElementsAre("bad", "it's", "3"))
+      << "as Python prints it";
   EXPECT_THAT(parts_of("sound, game,mail", false), ElementsAre("sound", "game", "mail"));
-  EXPECT_THAT(parts_of("\nsound\ngames, all", false), ElementsAre("sound", "games, all")) << "a list";
+  EXPECT_THAT(parts_of("\x1fsound\ngames, all", false), ElementsAre("sound", "games, all")) << "a list";
   EXPECT_THAT(parts_of(" , ", false), IsEmpty());
   EXPECT_EQ(reader(Kind::kSeveral).problem_of("0,3"), "");
   EXPECT_THAT(reader(Kind::kSeveral).problem_of("0,1,0,1"), HasSubstr("names \"0\" twice"));
@@ -36,11 +49,11 @@ TEST(LabelText, OfSeveralIsAListOfNames) {
 }
 
 TEST(Words, AreAListOrWhatBlanksDivide) {
-  EXPECT_THAT(parts_of("\nNew York\n,\nso", true), ElementsAre("New York", ",", "so"));
+  EXPECT_THAT(parts_of("\x1fNew York\n,\nso", true), ElementsAre("New York", ",", "so"));
   EXPECT_THAT(parts_of(" New  York , so\t", true), ElementsAre("New", "York", ",", "so"));
-  EXPECT_TRUE(reader(Kind::kTags).is_none("\n"));
+  EXPECT_TRUE(reader(Kind::kTags).is_none("\x1f"));
   EXPECT_TRUE(reader(Kind::kTags).is_none("-100"));
-  EXPECT_FALSE(reader(Kind::kTags).is_none("\nO\nB-PER"));
+  EXPECT_FALSE(reader(Kind::kTags).is_none("\x1fO\nB-PER"));
 }
 
 // A word is told at its last token, if it is whole.
