@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include <pipeline/options.hpp>
 
@@ -37,9 +38,11 @@ struct TeacherOptions {
     std::error_code ignored;
     if (errors.trains() && !init_from.empty() && !std::filesystem::is_directory(init_from, ignored))
       errors("init_from", "there is no such folder");
-    for (const char* key : {"weight", "beta", "temperature"})
-      if (init_from.empty() && errors.is_set(key))
-        errors(key, "is of no use without a teacher: set init_from, too");
+    const TeacherOptions plain;
+    for (const auto& [key, is_plain] : {std::pair("weight", weight == plain.weight),
+                                        {"beta", beta == plain.beta},
+                                        {"temperature", temperature == plain.temperature}})
+      if (init_from.empty() && !is_plain) errors(key, "is of no use without a teacher: set init_from, too");
   }
 };
 

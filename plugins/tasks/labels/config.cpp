@@ -8,8 +8,9 @@ namespace pipeline::tasks::labels {
 
 void LabelsConfig::validate(const ConfigErrors& errors) const {
   language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
-  for (const char* key : {"label.classes", "label.class_weights"})
-    if (are_numbers() && errors.is_set(key)) errors(key, "is of no use with task.objective = \"regression\"");
+  for (const auto& [key, is_plain] : {std::pair("label.classes", label.classes.empty()),
+                                      {"label.class_weights", label.class_weights == "none"}})
+    if (are_numbers() && !is_plain) errors(key, "is of no use with task.objective = \"regression\"");
   if (are_tags() && !data.pair_column.empty())
     errors("data.pair_column", "is of no use with task.objective = \"tags\"");
   for (const auto& [key, name] : {std::pair("text_column", data.text_column),
