@@ -18,14 +18,8 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr const char* kTask = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "chat"
-data = { train = "train.jsonl", val = "train.jsonl", test = "train.jsonl" }
+const std::string kTask =
+    reproducible_run("chat") + R"(data = { train = "train.jsonl", val = "train.jsonl", test = "train.jsonl" }
 chat.max_tokens = 120
 generate = { max_tokens = 6, validate_samples = 4 }
 )";
@@ -51,11 +45,11 @@ class Adapters : public testing::Test, public Job {
               .dump() +
           "\n";
     write_text(path("train.jsonl"), text);
-    write_text(path("base.toml"), std::string(kTask) + kModel + kShortTraining);
+    write_text(path("base.toml"), kTask + kModel + kShortTraining);
     // [train] is what kShortTraining ends with but two tables.
     std::string training = kShortTraining;
     training.insert(training.find("global_batch"), "init_from = \"base/export\"\n");
-    write_text(path("train.toml"), std::string(kTask) + kAdapter + training);
+    write_text(path("train.toml"), kTask + kAdapter + training);
     EXPECT_EQ(pipeline({"run", "base.toml", "run.dir=base"}).code, 0);
     EXPECT_EQ(pipeline({"export", "base.toml", "run.dir=base"}).code, 0);
   }

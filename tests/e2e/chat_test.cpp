@@ -14,14 +14,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "chat"
-data = { train = "train.jsonl", val = "val.jsonl", test = "val.jsonl" }
+const std::string kConfig =
+    reproducible_run("chat") + R"(data = { train = "train.jsonl", val = "val.jsonl", test = "val.jsonl" }
 language = { architecture = "qwen3", hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 160 }
 tokenizer.vocab_size = 300
 chat.max_tokens = 120
@@ -31,7 +25,7 @@ generate = { max_tokens = 6, validate_samples = 4 }
 class Chat : public testing::Test, public Job {
  protected:
   Chat() {
-    write_text(path("train.toml"), std::string(kConfig) + kShortTraining);
+    write_text(path("train.toml"), kConfig + kShortTraining);
     write_text(path("train.jsonl"), conversations(0, 40));
     write_text(path("val.jsonl"), conversations(100, 8));
   }

@@ -8,14 +8,7 @@
 
 namespace pipeline::tests {
 
-inline constexpr const char* kContrastiveConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "contrastive"
-projection_dim = 16
+inline const std::string kContrastiveConfig = reproducible_run("contrastive") + R"(projection_dim = 16
 logit_scale = 0.5
 data = { train = "train.jsonl", val = "val.jsonl", test = "test.jsonl", max_broken_share = 0.1 }
 vision = { image_size = 16, patch_size = 8, hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 2, intermediate_size = 32, initializer_range = 0.2, resize = "pad" }
@@ -34,7 +27,7 @@ inline std::string small_captions(int first, int count) {
 
 class SmallContrastiveJob : public Job {
  public:
-  static std::string config() { return std::string(kContrastiveConfig) + kShortTraining; }
+  static std::string config() { return kContrastiveConfig + kShortTraining; }
   static constexpr bool kPredicts = false;
 
   SmallContrastiveJob() {

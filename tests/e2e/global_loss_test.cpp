@@ -8,14 +8,7 @@ namespace pipeline::tests {
 namespace {
 
 // 45 samples in steps of 16: the last step of an epoch has 13, and some ranks none of them.
-constexpr const char* kPairsConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "pairs"
-[optimizer]
+const std::string kPairsConfig = reproducible_run("pairs") + R"([optimizer]
 lr = 1e-2
 [schedule]
 kind = "constant"

@@ -41,6 +41,19 @@ lr = 0.05
 )";
 }
 
+// A run with bits that are the same everywhere, of a task: the beginning of its configuration, up to the
+// task's options.
+inline std::string reproducible_run(const std::string& task) {
+  return R"([run]
+dir = "run"
+cache_dir = "cache"
+device = "cpu"
+reproducible = true
+[task]
+plugin = ")" +
+         task + "\"\n";
+}
+
 inline nlohmann::json read_json(const std::filesystem::path& file) {
   return nlohmann::json::parse(read_text(file));
 }

@@ -72,14 +72,7 @@ class Labels : public testing::Test, public Job {
                sites + ",enzyme\n";
     }
     write_text(path("scan.csv"), table + "none," + wild + ",train,,,,\nodd," + wild + "A,train,high,,bb,\n");
-    write_text(path("train.toml"), R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "protein"
-model = "esm2"
+    write_text(path("train.toml"), reproducible_run("protein") + R"(model = "esm2"
 sequences = "scan.csv"
 split.by = "column"
 esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }

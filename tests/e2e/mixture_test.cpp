@@ -12,14 +12,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr const char* kTask = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "chat"
-data.val = "facts/1.jsonl"
+const std::string kTask = reproducible_run("chat") + R"(data.val = "facts/1.jsonl"
 data.test = "facts/*.jsonl"
 tokenizer.vocab_size = 300
 language = { architecture = "llama", hidden_size = 16, num_hidden_layers = 1, num_attention_heads = 2, max_position_embeddings = 96 }
@@ -50,7 +43,7 @@ class MixtureJob : public Job {
     write_text(path("facts/1.jsonl"), records("fact", 0, 20));
     write_text(path("facts/2.jsonl"), records("other fact", 0, 23));
     write_text(path("sums.jsonl"), records("sum", 0, 12));
-    write_text(path("train.toml"), std::string(kTask) + kShortTraining);
+    write_text(path("train.toml"), kTask + kShortTraining);
   }
   // The value of this key for every step, as written; "-" where it has none.
   std::vector<std::string> values(const std::string& run, const std::string& key) const {
@@ -126,7 +119,7 @@ TEST_F(MixtureRun, ALossOfASourceHasNoTerms) {
 
 TEST_F(MixtureRun, MistakesAreNamed) {
   const auto problem = [&](const std::string& from, const std::string& to) {
-    std::string text = std::string(kTask) + kShortTraining;
+    std::string text = kTask + kShortTraining;
     const size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     write_text(path("train.toml"), text.replace(at, from.size(), to));
@@ -141,8 +134,7 @@ TEST_F(MixtureRun, MistakesAreNamed) {
   EXPECT_THAT(problem("weight = 1.5", "wieght = 1.5"),
               HasSubstr("number 2 has wieght, and lacks weight, unlike number 1"));
   EXPECT_THAT(problem("name = \"sums\"", "name = \"a/b\""), HasSubstr("\"a/b\" must be a word for figures"));
-  const std::string first =
-      std::string(kTask).substr(std::string(kTask).find("[[task.data.source]]\nname = \"sums"));
+  const std::string first = kTask.substr(kTask.find("[[task.data.source]]\nname = \"sums"));
   EXPECT_THAT(problem(first, ""), HasSubstr("there is one source, which is all of an epoch"));
   EXPECT_THAT(problem("data.val", "data.train = \"x.jsonl\"\ndata.val"),
               HasSubstr("[[task.data.source]] names files for the same: leave one of the two out"));

@@ -14,14 +14,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-constexpr const char* kRun = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "preference"
-chat.max_tokens = 64
+const std::string kRun = reproducible_run("preference") + R"(chat.max_tokens = 64
 generate.max_tokens = 6
 )";
 constexpr const char* kData =
@@ -47,7 +40,7 @@ class Preference : public testing::Test, public Job {
                     "\"" + std::to_string(i * 7 % 40) + " or so\"");
     write_text(path("pairs.jsonl"), pairs);
     write_text(path("first.toml"),
-               std::string(kRun) +
+               kRun +
                    "preference.loss = \"orpo\"\ntokenizer.vocab_size = 300\n"
                    "language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, "
                    "num_key_value_heads = 2, max_position_embeddings = 96 }\n" +

@@ -12,14 +12,9 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr const char* kConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "pretraining"
-language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64 }
+const std::string kConfig =
+    reproducible_run("pretraining") +
+    R"(language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64 }
 tokenizer.vocab_size = 300
 sequence.max_tokens = 40
 generate = { max_tokens = 6, prompt_tokens = 8 }
@@ -33,7 +28,7 @@ constexpr const char* kBooks = "train = \"books\"\n";
 class Pretraining : public testing::Test, public Job {
  protected:
   Pretraining() {
-    write_text(path("train.toml"), std::string(kConfig) + kBooks + kShortTraining);
+    write_text(path("train.toml"), kConfig + kBooks + kShortTraining);
     fs::create_directories(path("books/old"));
     write_text(path("books/a.txt"), text(0, 60));
     write_text(path("books/old/b.md"), text(100, 40));
@@ -85,7 +80,7 @@ TEST_F(Pretraining, DocumentsOfABlockDoNotSeeOneAnother) {
 }
 
 TEST_F(Pretraining, SeveralSourcesHaveTheirOwnLosses) {
-  write_text(path("mixed.toml"), std::string(kConfig) +
+  write_text(path("mixed.toml"), kConfig +
                                      "[[task.data.source]]\npath = \"books/a.txt\"\nweight = 2\n"
                                      "[[task.data.source]]\npath = \"books/old\"\nweight = 1\n" +
                                      kShortTraining);

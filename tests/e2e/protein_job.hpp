@@ -27,14 +27,7 @@ esmc = { num_layers = 2, hidden_dim = 16, num_heads = 2, intermediate_dim = 40 }
 )";
 
 inline std::string protein_config(const std::string& model) {
-  return R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "protein"
-pdb_path = "structures"
+  return reproducible_run("protein") + R"(pdb_path = "structures"
 data.min_residues = 10
 data.max_residues = 48
 split = { folds = 4 }

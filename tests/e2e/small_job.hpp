@@ -8,14 +8,9 @@
 
 namespace pipeline::tests {
 
-inline constexpr const char* kSmallConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "summarization"
-data = { train = "train.jsonl", val = "val.jsonl", test = "test.csv" }
+inline const std::string kSmallConfig =
+    reproducible_run("summarization") +
+    R"(data = { train = "train.jsonl", val = "val.jsonl", test = "test.csv" }
 tokenizer.vocab_size = 300
 language = { num_hidden_layers = 2, num_attention_heads = 2, hidden_size = 16, max_position_embeddings = 64, dropout = 0.1 }
 sequence = { max_tokens = 48, max_summary_tokens = 16, loss = "all" }
@@ -38,7 +33,7 @@ inline std::string small_pairs(int first, int count) {
 
 class SmallJob : public Job {
  public:
-  static std::string config() { return std::string(kSmallConfig) + kShortTraining; }
+  static std::string config() { return kSmallConfig + kShortTraining; }
 
   SmallJob() {
     write_text(path("train.toml"), config());

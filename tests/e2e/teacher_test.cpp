@@ -12,14 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kRun = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "chat"
-chat.max_tokens = 64
+const std::string kRun = reproducible_run("chat") + R"(chat.max_tokens = 64
 generate.max_tokens = 6
 data = { train = "chat.jsonl", val = "chat.jsonl", test = "chat.jsonl" }
 )";
@@ -37,11 +30,11 @@ class Taught : public testing::Test, public Job {
              std::to_string(i + 1) + "\"}\n";
     write_text(path("chat.jsonl"), all);
     write_text(path("teacher.toml"),
-               std::string(kRun) + "tokenizer.vocab_size = 300\n" + kModel + "32 }\n" + kShortTraining);
+               kRun + "tokenizer.vocab_size = 300\n" + kModel + "32 }\n" + kShortTraining);
     pipeline({"run", "teacher.toml", "--set", "run.dir=first"}).ended(0);
     pipeline({"export", "teacher.toml", "--set", "run.dir=first", "--output", "teacher"}).ended(0);
     write_text(path("train.toml"),
-               std::string(kRun) + "tokenizer.path = \"teacher\"\n" + kModel +
+               kRun + "tokenizer.path = \"teacher\"\n" + kModel +
                    "16 }\nteacher = { init_from = \"teacher\", weight = 0.7, beta = 0.5 }\n" +
                    kShortTraining);
   }

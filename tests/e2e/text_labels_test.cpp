@@ -13,14 +13,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr const char* kRun = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "labels"
-data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
+const std::string kRun =
+    reproducible_run("labels") + R"(data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
 tokenizer.vocab_size = 280
 language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64 }
 sequence.max_tokens = 32
@@ -31,7 +25,7 @@ class TextLabels : public testing::Test, public Job {
  protected:
   TextLabels() {
     for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), records(0));
-    write_text(path("train.toml"), std::string(kRun) + kShortTraining);
+    write_text(path("train.toml"), kRun + kShortTraining);
   }
   // from: the number of the first class.
   static std::string records(int from) {

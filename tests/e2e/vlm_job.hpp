@@ -10,14 +10,7 @@
 
 namespace pipeline::tests {
 
-inline constexpr const char* kVlmConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "vlm"
-freeze = ["vision.*"]
+inline const std::string kVlmConfig = reproducible_run("vlm") + R"(freeze = ["vision.*"]
 data = { train = "train.json", val = "val.json", test = "test.json" }
 vision = { image_size = 16, patch_size = 8, hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 2, intermediate_size = 32, resize = "pad" }
 language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 96 }
@@ -68,7 +61,7 @@ inline std::string small_conversations(int first, int count) {
 
 class SmallVlmJob : public Job {
  public:
-  static std::string config() { return std::string(kVlmConfig) + kShortTraining; }
+  static std::string config() { return kVlmConfig + kShortTraining; }
 
   SmallVlmJob() {
     write_text(path("train.toml"), config());

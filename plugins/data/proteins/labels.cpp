@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plugins/data/files/texts.hpp"
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/structures/secondary_structure.hpp"
@@ -11,35 +12,20 @@
 namespace pipeline::proteins {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
-}
-
 std::vector<std::string_view> parts_of(std::string_view text, char between) {
   std::vector<std::string_view> parts;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(between, begin), text.size());
-    parts.push_back(trimmed(text.substr(begin, end - begin)));
+    parts.push_back(files::trimmed(text.substr(begin, end - begin)));
     begin = end + 1;
   }
   return parts;
 }
 
-// Cleans up a list that Python has printed, as pandas writes one into a table: ['H', None], or NumPy's [0 1].
-void as_printed(std::vector<std::string_view>& parts) {
-  std::erase_if(parts, [](std::string_view part) { return part.empty(); });
-  for (std::string_view& part : parts)
-    if (part.size() > 1 && part.front() == part.back() && (part.front() == '\'' || part.front() == '"'))
-      part = part.substr(1, part.size() - 2);
-}
-
 }  // namespace
 
 std::string Labels::key() const {
-  constexpr int kReading = 3;  // raise it whenever the same text would be read otherwise
+  constexpr int kReading = 4;  // raise it whenever the same text would be read otherwise
   if (!is_wanted()) return "";
   std::string key = concat(kReading, " ", objective_, " ", options_.per, " ", options_.source, " ",
                            options_.column, " ", options_.missing);
@@ -68,9 +54,9 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
   SampleLabels labels;
   // Blanks may be letters, as DSSP's of coils are.
   const bool fits = options_.is_per_residue() && whole.size() == residues;
-  const std::string_view text = fits ? std::string_view(whole) : trimmed(whole);
+  const std::string_view text = fits ? std::string_view(whole) : files::trimmed(whole);
   const auto is_missing = [&](std::string_view one) { return one.empty() || one == options_.missing; };
-  if (is_missing(trimmed(text))) {
+  if (is_missing(files::trimmed(text))) {
     labels.problem = concat("nothing in column \"", options_.column, "\"");
     return labels;
   }
@@ -81,12 +67,11 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
   }
   std::vector<std::string_view> parts{text};
   if (options_.is_per_residue()) {
-    const bool is_list = !fits && text.starts_with('[') && text.ends_with(']');
-    const std::string_view list = is_list ? text.substr(1, text.size() - 2) : text;
-    const bool has_commas = list.find(',') != std::string_view::npos;
-    if (has_commas || is_list || are_numbers() || residues == 1) {
-      parts = parts_of(list, has_commas ? ',' : ' ');
-      if (is_list) as_printed(parts);
+    const bool has_commas = text.find(',') != std::string_view::npos;
+    if (auto list = fits ? std::nullopt : records::printed_list(text)) {
+      parts = *std::move(list);
+    } else if (has_commas || are_numbers() || residues == 1) {
+      parts = parts_of(text, has_commas ? ',' : ' ');
     } else {
       parts.clear();
       for (size_t n = 0; n < text.size(); ++n) parts.push_back(text.substr(n, 1));

@@ -98,10 +98,7 @@ void Learnt::add(const Learnt& other) {
 std::string to_text(const TaskState& state) {
   nlohmann::json json{
       {"frequencies", state.frequencies}, {"model", state.model}, {"learnt", to_json(state.learnt)}};
-  if (const auto& labels = state.labels)
-    json["labels"] = {{"classes", labels->classes},    {"usual", labels->usual}, {"kind", labels->kind},
-                      {"where", labels->where},        {"count", labels->count}, {"mean", labels->mean},
-                      {"deviation", labels->deviation}};
+  if (state.labels) json["labels"] = *state.labels;
   return json.dump();
 }
 
@@ -121,14 +118,7 @@ TaskState state_from(std::string_view text) {
   state.learnt =
       learnt_from(json.value("learnt", nlohmann::json()), "the checkpoint's state of the protein task");
   if (json.contains("labels")) try {
-      const nlohmann::json& labels = json["labels"];
-      state.labels = records::LabelScale{.classes = labels.at("classes").get<std::vector<std::string>>(),
-                                         .mean = labels.at("mean").get<double>(),
-                                         .deviation = labels.at("deviation").get<double>(),
-                                         .usual = labels.at("usual").get<std::string>(),
-                                         .kind = labels.at("kind").get<std::string>(),
-                                         .where = labels.at("where").get<std::string>(),
-                                         .count = labels.at("count").get<uint64_t>()};
+      state.labels = json["labels"].get<records::LabelScale>();
     } catch (const nlohmann::json::exception& error) {
       fail_with(PL_ERROR_FAILED,
                 "the checkpoint's state of the protein task cannot be read: 'labels': ", error.what());

@@ -1,30 +1,23 @@
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/base/csv.hpp"
+#include "plugins/data/files/texts.hpp"
 
 namespace pipeline::proteins {
 
+using files::counted;
 using pipeline::csv_field;
 using pipeline::exactly;
 
 constexpr size_t kNamesShown = 5;
 
-// "a, b and 7 more": the first of some names, for the log.
 inline std::string first_of(const std::vector<std::string>& names, size_t most = kNamesShown) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
-  return text;
-}
-
-// "1 chain", "2 chains".
-inline std::string counted(size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  return files::first_of(names, most);
 }
 
 // "3 chains of 24 residues, which have fewer than ...": of samples that are left out, which have fewer known

@@ -74,10 +74,12 @@ struct JsonFields {
   std::vector<std::string> lists;  // those of them that hold lists
 };
 
+inline constexpr size_t kKeysShown = 8;  // of an object, for people
+
 // Picks the named fields of an object, and so many keys; nested values are skipped at any depth. The text is
 // valid UTF-8.
 // by_line: of which fields lists are taken so.
 JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names,
-                       size_t most_keys = 8, const std::vector<bool>& by_line = {});
+                       size_t most_keys = kKeysShown, const std::vector<bool>& by_line = {});
 
 }  // namespace pipeline::records

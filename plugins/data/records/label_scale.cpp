@@ -5,6 +5,10 @@
 #include <cmath>
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
+#include "plugins/data/files/texts.hpp"
+
 namespace pipeline::records {
 namespace {
 
@@ -13,13 +17,6 @@ std::optional<int64_t> whole_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::string first_of(const std::vector<std::string>& names, size_t most) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
-  return text;
 }
 
 }  // namespace
@@ -39,9 +36,46 @@ std::optional<double> label_number(std::string_view text) {
   return value;
 }
 
+std::optional<std::vector<std::string_view>> printed_list(std::string_view text) {
+  text = files::trimmed(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
+  text = text.substr(1, text.size() - 2);
+  const std::string_view between = text.find(',') == std::string_view::npos ? files::kSpaces : ",";
+  std::vector<std::string_view> values;
+  for (size_t at = 0;;) {
+    while (at < text.size() && (text[at] == ',' || files::kSpaces.find(text[at]) != std::string_view::npos))
+      ++at;
+    if (at == text.size()) return values;
+    const bool is_quoted = text[at] == '\'' || text[at] == '"';
+    const size_t begin = is_quoted ? at + 1 : at,
+                 end = std::min(is_quoted ? text.find(text[at], begin) : text.find_first_of(between, begin),
+                                text.size());
+    const std::string_view value = text.substr(begin, end - begin);
+    if (!is_quoted && value.find_first_of("[]") != std::string_view::npos) return std::nullopt;
+    values.push_back(is_quoted ? value : files::trimmed(value));
+    at = std::min(end + 1, text.size());
+  }
+}
+
 std::optional<size_t> LabelScale::number_of(const std::string& name) const {
   const auto found = std::ranges::find(classes, name);
   return found == classes.end() ? std::nullopt : std::optional(static_cast<size_t>(found - classes.begin()));
+}
+
+void to_json(nlohmann::json& json, const LabelScale& scale) {
+  json = {{"classes", scale.classes},    {"usual", scale.usual}, {"kind", scale.kind},
+          {"where", scale.where},        {"count", scale.count}, {"mean", scale.mean},
+          {"deviation", scale.deviation}};
+}
+
+void from_json(const nlohmann::json& json, LabelScale& scale) {
+  scale = {.classes = json.at("classes").get<std::vector<std::string>>(),
+           .mean = json.at("mean").get<double>(),
+           .deviation = json.at("deviation").get<double>(),
+           .usual = json.at("usual").get<std::string>(),
+           .kind = json.at("kind").get<std::string>(),
+           .where = json.at("where").get<std::string>(),
+           .count = json.at("count").get<uint64_t>()};
 }
 
 void LabelCounts::add(double number, bool is_training) {
@@ -108,9 +142,6 @@ void LabelCounts::check_classes(const LabelScale& scale, const Context& context,
 
 void LabelCounts::warn_of_words(const std::string& where, bool are_numbers, const Context& context) const {
   constexpr size_t kWordsShown = 5;
-  const auto counted = [](uint64_t count, const char* noun) {
-    return concat(count, " ", noun, count == 1 ? "" : "s");
-  };
   std::vector<std::string> words;
   uint64_t all = 0;
   for (const auto& [word, count] : passed_over_) {
@@ -118,11 +149,11 @@ void LabelCounts::warn_of_words(const std::string& where, bool are_numbers, cons
     all += count;
   }
   if (all > 0)
-    context.warn("labels     ", counted(all, "value"), " of \"", where,
-                 "\" passed over, as words for no label: ", first_of(words, kWordsShown),
+    context.warn("labels     ", files::counted(all, "value"), " of \"", where,
+                 "\" passed over, as words for no label: ", files::first_of(words, kWordsShown),
                  are_numbers ? "" : "; a class of that name must be named in task.label.classes");
   if (ignore_indices_ > 0)
-    context.warn("labels     ", counted(ignore_indices_, "number"), " of \"", where,
+    context.warn("labels     ", files::counted(ignore_indices_, "number"), " of \"", where,
                  "\" learnt as -100, which programs write where there is no label: if it is none, set "
                  "task.label.missing = \"-100\"");
 }
@@ -131,7 +162,7 @@ std::string quoted(const std::vector<std::string>& names) {
   constexpr size_t kMostShown = 20;
   std::vector<std::string> all;
   for (const std::string& name : names) all.push_back("\"" + name + "\"");
-  return first_of(all, kMostShown);
+  return files::first_of(all, kMostShown);
 }
 
 }  // namespace pipeline::records

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace pipeline::records {
 
 // The label that torch's cross entropy passes over.
@@ -20,6 +22,10 @@ constexpr double kIgnoreIndex = -100;
 std::optional<double> written_number(std::string_view text);
 // A number as tables have it; nothing: it is none, or none to learn, being too large for float32.
 std::optional<double> label_number(std::string_view text);
+
+// The values of a list as Python or NumPy prints it: ['a', "it's", None], [0 1]. Views into the text.
+// Nothing: it is none, as where a text has brackets of its own.
+std::optional<std::vector<std::string_view>> printed_list(std::string_view text);
 
 // What a model learns of labels, found in its training data: it goes with the weights.
 struct LabelScale {
@@ -33,6 +39,9 @@ struct LabelScale {
   // The number of the class of this name; nothing where there is none.
   std::optional<size_t> number_of(const std::string& name) const;
 };
+// For checkpoints. from_json() throws nlohmann::json::exception for anything else.
+void to_json(nlohmann::json& json, const LabelScale& scale);
+void from_json(const nlohmann::json& json, LabelScale& scale);
 
 // Adds up labels of training samples, and the classes of all samples.
 class LabelCounts {

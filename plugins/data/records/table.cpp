@@ -52,8 +52,6 @@ std::string detail_of(const JsonField& field) {
   return is_number ? field.text.substr(0, kMost) : "";
 }
 
-constexpr size_t kMostKeys = 8;  // of an object, for people
-
 // Where the rows of a file go.
 struct Rows {
   const std::vector<Column>& columns;
@@ -94,7 +92,7 @@ void take_object(const RecordText& record, const Rows& rows) {
     names.push_back(column.name);
     by_line.push_back(column.takes == Column::kWords);
   }
-  auto parsed = pick_fields(record.text, names, kMostKeys, by_line);
+  auto parsed = pick_fields(record.text, names, kKeysShown, by_line);
   if (parsed.state == JsonFields::kLoneSurrogate) return rows.drop(DropReason::kLoneSurrogate);
   if (parsed.state == JsonFields::kUnfinished && record.is_cut_off) return rows.drop(DropReason::kUnfinished);
   if (parsed.state == JsonFields::kUnfinished) parsed.detail = "it does not end in its line";

@@ -3,127 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <numeric>
-#include <optional>
-#include <pipeline/numbers.hpp>
-#include <set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/csv.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/figures/svg.hpp"
-#include "plugins/scores/intervals/interval.hpp"
+#include "plugins/scores/labels/confusion.hpp"
+#include "plugins/scores/labels/figure_writer.hpp"
 
 namespace pipeline::labels {
 namespace {
 
-constexpr std::string_view kConfusion = "confusion/", kPredicted = "labels of ";
-
-// "1 chain", "2 chains".
-std::string counted(size_t count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
-// Labels of all samples, laid end to end.
-struct Rows {
-  std::vector<uint64_t> groups;  // of each label
-  std::vector<float> values;
-  std::vector<double> right;  // of numbers
-  size_t columns;
-
-  Rows(const Report& report, size_t row) : columns(row) {
-    for (const EvaluationRecord& one : report.records) {
-      if (one.key != LabelRecord::kKey) continue;
-      const LabelRecord record = LabelRecord::unpack(one.bytes);
-      groups.insert(groups.end(), record.values.size() / columns, record.group);
-      values.insert(values.end(), record.values.begin(), record.values.end());
-      right.insert(right.end(), record.right.begin(), record.right.end());
-    }
-  }
-  size_t size() const { return groups.size(); }
-  double of(size_t row, size_t column) const { return static_cast<double>(values[row * columns + column]); }
-};
-
-// A figure of some rows, each counted as often as it is named.
-using Figure = std::function<std::optional<double>(std::span<const size_t>)>;
-
-// What is added up, and of each group what of it is not 0; a figure of such sums.
-using Sums = std::vector<double>;
-using SumsByGroup = std::map<uint64_t, std::map<size_t, double>>;
-using FigureOfSums = std::function<double(const Sums&)>;
-
-std::vector<size_t> up_to(size_t count) {
-  std::vector<size_t> all(count);
-  std::iota(all.begin(), all.end(), size_t{0});
-  return all;
-}
-
-// Writes figures, in a full evaluation with intervals, where 1,000 draws do not take long: a draw costs as
-// much as the figure itself.
-class FigureWriter {
- public:
-  FigureWriter(const Predicted& predicted, const Rows& rows, const Report& report, const ReportSink& sink)
-      : predicted_(predicted), rows_(rows), sink_(sink), is_full_(report.purpose == Purpose::kEvaluate) {}
-
-  // A figure as text, "0.512 [0.431, 0.580]", and to the sink. cost: of one, in values that are sorted.
-  std::string ranks(const char* name, const Figure& figure, size_t cost) const {
-    const std::optional<double> value = figure(up_to(rows_.size()));
-    const bool has_interval = is_full_ && cost <= kMostSorted;
-    return write(name, PL_BETTER_HIGHER, value,
-                 value && has_interval ? intervals::resampled(rows_.groups, figure) : std::nullopt);
-  }
-  // size: how many sums there are.
-  std::string sums(const char* name, uint32_t better, const SumsByGroup& by_group, size_t size,
-                   const FigureOfSums& figure) const {
-    std::vector<const std::map<size_t, double>*> all;
-    std::vector<uint64_t> groups;
-    size_t cost = size;
-    for (const auto& [group, one] : by_group) {
-      all.push_back(&one);
-      groups.push_back(group);
-      cost += one.size();
-    }
-    const auto of = [&](std::span<const size_t> which) {
-      Sums added(size);
-      for (const size_t group : which)
-        for (const auto& [k, value] : *all[group]) added[k] += value;
-      return std::optional(figure(added));
-    };
-    return write(name, better, of(up_to(all.size())),
-                 is_full_ && cost <= kMostAdded ? intervals::resampled(groups, of) : std::nullopt);
-  }
-  std::string head() const {
-    const size_t groups = std::set(rows_.groups.begin(), rows_.groups.end()).size();
-    const bool are_alone = groups == rows_.size();
-    return counted(rows_.size(), predicted_.noun) +
-           (are_alone ? "" : " in " + counted(groups, predicted_.group)) +
-           (groups < 2 ? ": too few for intervals" : "; 95% intervals over these:");
-  }
-  bool is_full() const { return is_full_; }
-
- private:
-  static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
-
-  std::string write(const char* name, uint32_t better, const std::optional<double>& value,
-                    const std::optional<intervals::Interval>& bounds) const {
-    if (!value) return "none";
-    sink_.figure(name, *value, better);
-    if (!bounds) return figures::decimal(*value);
-    sink_.figure(std::string(name) + "_low", bounds->low, better);
-    sink_.figure(std::string(name) + "_high", bounds->high, better);
-    return figures::decimal(*value) + " [" + figures::decimal(bounds->low) + ", " +
-           figures::decimal(bounds->high) + "]";
-  }
-
-  const Predicted& predicted_;
-  const Rows& rows_;
-  const ReportSink& sink_;
-  bool is_full_;
-};
+constexpr std::string_view kPredicted = "labels of ";
 
 std::vector<double> column(const Rows& rows, std::span<const size_t> which, size_t column) {
   std::vector<double> values;
@@ -189,9 +81,8 @@ SumsByGroup confusions(const Rows& rows, const Report& report, size_t classes) {
     by_group[rows.groups[row]]
             [static_cast<size_t>(rows.of(row, 0)) * classes + likeliest(rows, row, classes)] += 1;
   }
-  for (const EvaluationValue& value : report.values)
-    if (rows.size() == 0 && value.group.empty() && value.name.starts_with(kConfusion))
-      by_group[0][std::stoul(std::string(value.name.substr(kConfusion.size())))] += value.sum;
+  if (rows.size() > 0) return by_group;
+  if (auto sent = sent_confusion(report); !sent.empty()) by_group.emplace(0, std::move(sent));
   return by_group;
 }
 
@@ -408,10 +299,18 @@ void tell_contacts(const Predicted& predicted, const Rows& rows, const Report& r
 
 }  // namespace
 
-void send_confusion(const EvaluationSink& sink, const Confusion& confusion) {
-  for (size_t k = 0; k < confusion.counts.size(); ++k)
-    if (confusion.counts[k] > 0)
-      sink.value(std::string(kConfusion) + std::to_string(k), confusion.counts[k], 1);
+size_t Predicted::columns() const {
+  switch (what) {
+    case What::kContacts:
+      return kContactFigures;
+    case What::kNumbers:
+      return 1;
+    case What::kSeveral:
+      return 2 * classes.size();
+    case What::kClasses:
+      break;
+  }
+  return 1 + classes.size();
 }
 
 std::string LabelRecord::pack() const {
@@ -435,48 +334,6 @@ LabelRecord LabelRecord::unpack(std::string_view bytes) {
   take_numbers(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)), record.right);
   take_numbers(bytes.size() / sizeof(float), record.values);
   return record;
-}
-
-void show_confusion(const Confusion& confusion, const std::vector<std::string>& classes, figures::HeatMap map,
-                    const ReportSink& sink) {
-  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
-  const bool by_number =
-      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
-  if (by_number) map.title += "; classes in the order of confusion.csv";
-  map.row_title = "right";
-  map.column_title = "predicted";
-  std::string csv = "right";
-  for (const std::string& name : classes) csv += "," + csv_field(name);
-  csv += "\n";
-  for (size_t right = 0; right < classes.size(); ++right) {
-    csv += csv_field(classes[right]);
-    double all = 0;
-    for (size_t k = 0; k < classes.size(); ++k) {
-      csv += "," + figures::decimal(confusion.of(right, k), 0);
-      all += confusion.of(right, k);
-    }
-    csv += "\n";
-    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
-    map.columns.push_back(map.rows.back());
-    for (size_t k = 0; k < classes.size(); ++k)
-      map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
-  }
-  sink.file("confusion.csv", csv);
-  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
-}
-
-size_t Predicted::columns() const {
-  switch (what) {
-    case What::kContacts:
-      return kContactFigures;
-    case What::kNumbers:
-      return 1;
-    case What::kSeveral:
-      return 2 * classes.size();
-    case What::kClasses:
-      break;
-  }
-  return 1 + classes.size();
 }
 
 void send_predicted(const EvaluationSink& sink, const Predicted& predicted) {

@@ -9,9 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/scores/figures/svg.hpp"
-#include "plugins/scores/labels/labels.hpp"
-
 namespace pipeline::labels {
 
 // What a report is of: by the task's options; and what goes to it with an evaluation's values.
@@ -44,20 +41,11 @@ struct LabelRecord {
   static LabelRecord unpack(std::string_view bytes);
 };
 
-// Sends the confusion of a batch's classes: what validations and evaluations that are added up have, whose
-// memory does not grow with labels.
-void send_confusion(const EvaluationSink& sink, const Confusion& confusion);
-
-// Sends the latter, with each batch: a report knows no data.
+// Sends what depends on the data, with each batch: a report knows none.
 void send_predicted(const EvaluationSink& sink, const Predicted& predicted);
 
 // Reports the figures of the field, with 95% intervals over groups in a full evaluation, beside those of
 // guesses that see nothing. asked: by the options.
 void report_labels(const Predicted& asked, const Report& report, const ReportSink& sink);
-
-// "confusion.csv", right classes by predicted ones, and "confusion.svg", its shares of the right ones: `map`
-// with these, for some 40 classes at most.
-void show_confusion(const Confusion& confusion, const std::vector<std::string>& classes, figures::HeatMap map,
-                    const ReportSink& sink);
 
 }  // namespace pipeline::labels

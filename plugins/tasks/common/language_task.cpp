@@ -93,6 +93,14 @@ void import_language_model(const fs::path& folder, const Context& context, const
   tokenizer.require_path(folder);
   const language::Config theirs = language::import_model(folder.string(), model);
   language::start_from_adapter(model, lora);
+  if (model.config().label && !theirs.label &&
+      (lora.init_from.empty() || !heads::adapter_predicts_labels(lora.init_from.string()))) {
+    if (context.run().purpose != PL_PURPOSE_TRAIN)
+      fail_with(PL_ERROR_CONFIG, folder.string(),
+                ": has no head for labels: train one with train.init_from, which names it");
+    context.info("weights    of ", folder.string(),
+                 " without its output head; the head for labels (score) is new");
+  }
   const int64_t size = tokenizer->vocab_size(), more = size - theirs.vocab_size;
   for (const std::string& note : {language::note_of_vocabulary(folder.string(), size, more),
                                   hugging_face::note_of_weights(folder.string())})
@@ -110,20 +118,6 @@ void export_language_model(const fs::path& folder, const Context& context, const
   language::export_model(folder, model, lora, tokenizer->files(), tokenizer.own_tokens(),
                          [&](const std::string& note) { context.info(note); });
   tokenizer->save(folder.string());
-}
-
-void require_label_head(const fs::path& folder, const std::string& adapter, bool trains,
-                        const Context& context) {
-  const bool has_head =
-      language::read_config(hugging_face::ConfigFile((folder / "config.json").string()), true)
-          .label.has_value() ||
-      (!adapter.empty() && heads::adapter_predicts_labels(adapter));
-  if (has_head) return;
-  if (!trains)
-    fail_with(PL_ERROR_CONFIG, folder.string(),
-              ": has no head for labels: train one with train.init_from, which names it");
-  context.info("weights    of ", folder.string(),
-               " without its output head; the head for labels (score) is new");
 }
 
 void choose_padding(const fs::path& folder, const TaskTokenizer& tokenizer, std::optional<int64_t> last,

@@ -96,7 +96,8 @@ std::optional<language::Config> read_language_model(const tokenizer::TokenizerOp
                                                     const ModelOptions& say, bool may_have_labels = false);
 
 // The model starts as the folder's, and the tokenizer carries what lies beside its weights. The log has what
-// became of tokens that one of the two lacks.
+// became of tokens that one of the two lacks, and that a head for labels is new where neither the folder nor
+// the adapter has one. Throws an Error then, unless the run trains it.
 void import_language_model(const std::filesystem::path& folder, const Context& context,
                            const adapters::LoraOptions& lora, language::LanguageModel& model,
                            TaskTokenizer& tokenizer);
@@ -106,10 +107,6 @@ void export_language_model(const std::filesystem::path& folder, const Context& c
                            const adapters::LoraOptions& lora, const language::LanguageModel& model,
                            const TaskTokenizer& tokenizer);
 
-// For models with a head for labels. Says that the head is new where neither the folder nor the adapter has
-// one; refuses them unless the run trains it.
-void require_label_head(const std::filesystem::path& folder, const std::string& adapter, bool trains,
-                        const Context& context);
 // An exported folder names a token for padding, as transformers takes no batches of texts without one, and
 // looks for the last token that is another: so not `last`, the one that texts end with.
 void choose_padding(const std::filesystem::path& folder, const TaskTokenizer& tokenizer,
@@ -239,9 +236,6 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
   void import_model(const std::filesystem::path& folder) override {
     import_language_model(folder, this->context(), this->config().language.lora, this->model(),
                           this->tokenizer());
-    if (label())
-      require_label_head(folder, this->config().language.lora.init_from.string(),
-                         this->run().purpose == PL_PURPOSE_TRAIN, this->context());
   }
   void export_model(const std::filesystem::path& folder) override {
     export_language_model(folder, this->context(), this->config().language.lora, this->model(),

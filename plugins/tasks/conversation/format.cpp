@@ -140,13 +140,18 @@ tokenizer::TrainingTexts texts_of(
   return texts;
 }
 
+const std::string& question_text(const messages::Conversation& conversation) {
+  const size_t turn = answered_turn(conversation);
+  return conversation.turns.at(turn > 0 ? turn - 1 : 0).text;
+}
+
 common::Question last_question(const messages::Conversation& conversation, const ChatFormat& format,
                                int64_t max_tokens, int64_t new_tokens, size_t most) {
   const auto& turns = conversation.turns;
   const size_t turn = answered_turn(conversation);
   common::Question question{
       .name = conversation.id,
-      .text = turn > 0 ? turns[turn - 1].text : turns[0].text,
+      .text = question_text(conversation),
       .shown = {},
       .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
       .prompt = make_prompt(conversation, turn, format, max_tokens, new_tokens)};

@@ -66,7 +66,9 @@ tokenizer::TrainingTexts texts_of(
     const std::function<messages::Source(const sources::SourceFiles&)>& source_of, const pl_run_info& run,
     int64_t size, const ConfigErrors& errors);
 
-// A conversation's last question, and its answer. `most`: bytes of it in the log.
+// The text of a conversation's last question.
+const std::string& question_text(const messages::Conversation& conversation);
+// The question with what the model reads, and its answer. `most`: bytes of it in the log.
 common::Question last_question(const messages::Conversation& conversation, const ChatFormat& format,
                                int64_t max_tokens, int64_t new_tokens, size_t most);
 

@@ -3,11 +3,13 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 #include <utility>
 
 #include "plugins/data/files/hash128.hpp"
+#include "plugins/data/files/texts.hpp"
 #include "plugins/data/records/json_records.hpp"
 
 namespace pipeline::tasks::labels {
@@ -16,14 +18,6 @@ namespace {
 // A sample is the tokens of its first text, one more token where it has a label, and the tokens of the second
 // text; with kTags also how many tokens each word has. Beside them are the name, the label and the text.
 enum Part : size_t { kFirst, kHasLabel, kSecond, kWords };
-
-constexpr std::string_view kSpace = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kSpace);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
-}
 
 // A label for people.
 std::string shown(std::string_view label) {
@@ -51,7 +45,7 @@ Lengths lengths(const TokenSample& sample, Begin begin, int64_t most) {
 }  // namespace
 
 std::string Reader::key() const {
-  std::string key = concat("labels/1 ", static_cast<int>(kind), " ", missing.size(), " ", missing);
+  std::string key = concat("labels/2 ", static_cast<int>(kind), " ", missing.size(), " ", missing);
   for (const std::string& name : classes) key += concat("\n", name.size(), " ", name);
   return key;
 }
@@ -62,6 +56,26 @@ bool Reader::is_none(std::string_view text) const {
   if (!missing.empty() && text == missing) return true;
   return text.empty() || records::is_word_for_none(text) ||
          (kind != Kind::kNumber && records::label_number(text) == records::kIgnoreIndex);
+}
+
+ClassNames::ClassNames(const std::vector<std::string>& names) : names_(names) {
+  for (size_t i = 0; i < names.size(); ++i) numbers_.emplace(names[i], i);
+  are_counted_ = std::ranges::none_of(
+      names, [](const std::string& name) { return records::label_number(name).has_value(); });
+}
+
+std::optional<size_t> ClassNames::number_of(const std::string& label) const {
+  if (const auto found = numbers_.find(label); found != numbers_.end()) return found->second;
+  size_t number = 0;
+  const char* const end = label.data() + label.size();
+  const auto [last, error] = std::from_chars(label.data(), end, number);
+  const bool is_number = are_counted_ && error == std::errc() && last == end && number < names_.size();
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+std::string ClassNames::meant(const std::string& label) const {
+  const std::optional<size_t> number = number_of(label);
+  return number ? names_[*number] : label;
 }
 
 std::string Reader::problem_of(std::string_view text) const {
@@ -86,30 +100,6 @@ std::string Reader::written(std::string_view text) const {
   return is_whole ? std::to_string(static_cast<int64_t>(*number)) : std::string(text);
 }
 
-namespace {
-
-// The values of a list as Python prints it: ['a', "it's", 1].
-std::vector<std::string> printed_list(std::string_view text) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at < text.size();) {
-    at = text.find_first_not_of(" \t\r\n,", at);
-    if (at == std::string_view::npos) break;
-    const char quote = text[at];
-    size_t end = 0;
-    if (quote == '\'' || quote == '"') {
-      end = text.find(quote, ++at);
-    } else {
-      end = text.find_first_of(", \t\r\n", at);
-    }
-    end = std::min(end, text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-}  // namespace
-
 std::vector<std::string> parts_of(std::string_view text, bool are_words) {
   std::vector<std::string> parts;
   if (text.starts_with(records::kListMark)) {
@@ -122,11 +112,11 @@ std::vector<std::string> parts_of(std::string_view text, bool are_words) {
     parts.emplace_back(text);
     return parts;
   }
-  if (const std::string_view whole = trimmed(text); whole.starts_with('[') && whole.ends_with(']'))
-    return printed_list(whole.substr(1, whole.size() - 2));
+  if (const auto list = records::printed_list(text)) return {list->begin(), list->end()};
   while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(are_words ? kSpace : ","), text.size());
-    if (const std::string_view part = trimmed(text.substr(0, end)); !part.empty()) parts.emplace_back(part);
+    const size_t end = std::min(text.find_first_of(are_words ? files::kSpaces : ","), text.size());
+    if (const std::string_view part = files::trimmed(text.substr(0, end)); !part.empty())
+      parts.emplace_back(part);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parts;
@@ -146,7 +136,7 @@ stores::TokenReport read_samples(const records::PairSource& source, const Reader
       hooks,
       [&](const records::Pair& record) -> Read {
         const bool are_tags = labels.kind == Kind::kTags;
-        const std::string label = labels.written(trimmed(record.second));
+        const std::string label = labels.written(files::trimmed(record.second));
         const bool has_one = !labels.is_none(label);
         if (!has_one && !may_lack_one) return {.sample = {}, .name = record.id, .label = label};
         if (const std::string problem = has_one ? labels.problem_of(label) : ""; !problem.empty())

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,23 @@ struct Reader {
   std::string written(std::string_view text) const;
   // What cannot be learnt from a label that is one; empty: it can.
   std::string problem_of(std::string_view text) const;
+};
+
+// What labels mean to a model with these classes: one by its name, or, where no class is called by a number,
+// by its number, from 0 on.
+class ClassNames {
+ public:
+  ClassNames() = default;
+  explicit ClassNames(const std::vector<std::string>& names);
+
+  std::optional<size_t> number_of(const std::string& label) const;
+  // The name of the class; the label itself where it means none.
+  std::string meant(const std::string& label) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::map<std::string, size_t> numbers_;
+  bool are_counted_ = false;
 };
 
 // The parts of a list as records::Column::kWords has it or Python prints it, or of a text: what commas

@@ -7,6 +7,7 @@
 
 #include "core/base/csv.hpp"
 #include "plugins/scores/figures/svg.hpp"
+#include "plugins/scores/labels/confusion.hpp"
 #include "plugins/scores/labels/report.hpp"
 #include "plugins/tasks/labels/task.hpp"
 
@@ -19,11 +20,15 @@ std::string probability(double value) { return figures::decimal(value, kProbabil
 
 }  // namespace
 
-at::Tensor Labels::told(const LabelsBatch& batch) {
+at::Tensor Labels::told(const LabelsBatch& batch, at::Tensor* losses) {
   const at::NoGradGuard no_grad;
   return model()
       .with_labels(batch.packed, pass(),
-                   [&](const at::Tensor& outputs) { return heads::told(form_, outputs); })
+                   [&](const at::Tensor& outputs) {
+                     if (losses != nullptr)
+                       *losses = heads::row_losses(form_, outputs, batch.right).to(at::kCPU, at::kDouble);
+                     return heads::told(form_, outputs);
+                   })
       .to(at::kCPU, at::kFloat)
       .contiguous();
 }
@@ -37,17 +42,8 @@ std::vector<Metric> Labels::metrics() {
 }
 
 void Labels::evaluate(const LabelsBatch& batch, EvaluationSink& sink) {
-  const at::NoGradGuard no_grad;
   at::Tensor losses;
-  const at::Tensor all =
-      model()
-          .with_labels(batch.packed, pass(),
-                       [&](const at::Tensor& outputs) {
-                         losses = heads::row_losses(form_, outputs, batch.right).to(at::kCPU, at::kDouble);
-                         return heads::told(form_, outputs);
-                       })
-          .to(at::kCPU, at::kFloat)
-          .contiguous();
+  const at::Tensor all = told(batch, &losses);
   const at::Tensor right = batch.right.to(at::kCPU).contiguous();
   const auto outputs = static_cast<size_t>(form_.outputs());
   pipeline::labels::Confusion confusion(form_.are_several ? 0 : form_.classes.size());
@@ -58,10 +54,11 @@ void Labels::evaluate(const LabelsBatch& batch, EvaluationSink& sink) {
     if (form_.are_numbers)
       record.right = {*records::label_number(required_label(corpus_->sample(batch.split, id)))};
     double loss = 0;
+    if (sink.purpose() == Purpose::kEvaluate)
+      require_numbers(std::span(all.const_data_ptr<float>() + row * outputs, batch.rows[i] * outputs),
+                      sample_name(batch.split, id), "prediction");
     for (const size_t end = row + batch.rows[i]; row < end; ++row) {
       const std::span told(all.const_data_ptr<float>() + row * outputs, outputs);
-      if (sink.purpose() == Purpose::kEvaluate)
-        require_numbers(told, sample_name(batch.split, id), "prediction");
       if (form_.are_several) {
         const float* const is = right.const_data_ptr<float>() + row * outputs;
         record.values.insert(record.values.end(), is, is + outputs);
@@ -127,19 +124,21 @@ void Labels::predict(const LabelsBatch& batch, const PredictionSink& sink) {
     const std::vector<std::string> words = words_of(sample), right = sample.has_target()
                                                                          ? labels_of(sample)
                                                                          : std::vector<std::string>();
+    const std::string name = name_of(sample);
+    require_numbers(std::span(all.const_data_ptr<float>() + row * outputs, batch.rows[i] * outputs), name,
+                    "prediction");
     std::string table, text, tags;
     if (are_tags && id == 0) {
       table = "id,word,prediction";
-      for (const std::string& name : form_.classes) table += "," + csv_field("p_" + name);
+      for (const std::string& of_class : form_.classes) table += "," + csv_field("p_" + of_class);
       table += ",label\n";
     }
     std::vector<std::string> fields;
     for (size_t word = 0; word < batch.rows[i]; ++word, ++row) {
       const std::span told(all.const_data_ptr<float>() + row * outputs, outputs);
-      require_numbers(told, name_of(sample), "prediction");
       fields = prediction_fields(told);
       if (!are_tags) continue;
-      table += csv_field(name_of(sample)) + "," + csv_field(words[word]);
+      table += csv_field(name) + "," + csv_field(words[word]);
       for (const std::string& field : fields) table += "," + csv_field(field);
       table += "," + csv_field(word < right.size() ? right[word] : "") + "\n";
       text += (word > 0 ? " " : "") + words[word];
@@ -159,10 +158,11 @@ void Labels::predict(const LabelsBatch& batch, const PredictionSink& sink) {
 // The label of a text as people write it.
 std::string Labels::written_label(const TokenSample& sample) const {
   if (config().are_numbers()) return required_label(sample);
+  const char* const between = config().are_tags() ? " " : ",";
   std::string written;
   for (const std::string& one : labels_of(sample))
-    for (const std::string& name : classes_in(one, scale_->classes))
-      written += (written.empty() ? "" : config().are_tags() ? " " : ",") + (name.empty() ? "-" : name);
+    for (const std::string& name : names_in(one))
+      written += (written.empty() ? "" : between) + (name.empty() ? "-" : names_.meant(name));
   return written;
 }
 

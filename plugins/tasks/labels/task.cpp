@@ -1,7 +1,6 @@
 #include "plugins/tasks/labels/task.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -11,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "files/data_errors.hpp"
-#include "heads/label_folder.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "transformer/gemm.hpp"
 
@@ -20,25 +18,11 @@ namespace {
 
 constexpr std::string_view kState = "labels/1\n";
 
-std::optional<size_t> number_below(const std::string& text, size_t end) {
-  size_t value = 0;
-  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || last != text.data() + text.size() || value >= end) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 std::string Labels::extra_state() {
   std::string state(kState);
-  files::put_text(state, nlohmann::json{{"classes", scale_->classes},
-                                        {"mean", scale_->mean},
-                                        {"deviation", scale_->deviation},
-                                        {"usual", scale_->usual},
-                                        {"kind", scale_->kind},
-                                        {"where", scale_->where},
-                                        {"count", scale_->count}}
-                             .dump());
+  files::put_text(state, nlohmann::json(*scale_).dump());
   return state + Base::extra_state();
 }
 
@@ -47,17 +31,10 @@ void Labels::set_extra_state(std::string_view state) {
   if (!state.starts_with(kState)) fail("what the weights have learnt of labels is of another version");
   state.remove_prefix(kState.size());
   if (!files::take_text(state, text)) fail("what the weights have learnt of labels is cut off");
-  const auto kept = nlohmann::json::parse(text);
-  if (const std::string kind = kept.at("kind"); kind != config().objective)
-    config_error("objective", concat("= \"", config().objective, "\": the weights have learnt \"", kind,
-                                     "\"; begin with a language model to learn another"));
-  scale_ = records::LabelScale{.classes = kept.at("classes"),
-                               .mean = kept.at("mean"),
-                               .deviation = kept.at("deviation"),
-                               .usual = kept.at("usual"),
-                               .kind = kept.at("kind"),
-                               .where = kept.at("where"),
-                               .count = kept.at("count")};
+  scale_ = nlohmann::json::parse(text).get<records::LabelScale>();
+  if (scale_->kind != config().objective)
+    config_error("objective", concat("= \"", config().objective, "\": the weights have learnt \"",
+                                     scale_->kind, "\"; begin with a language model to learn another"));
   const std::vector<std::string>& named = config().label.classes;
   if (!named.empty() && named != scale_->classes)
     config_error("label.classes", concat("are ", records::quoted(named), ": the weights have learnt ",
@@ -164,16 +141,8 @@ void Labels::open_data() {
   for (const std::string& line : corpus_->training().lines()) context().info(line);
 }
 
-std::vector<std::string> Labels::classes_in(const std::string& label,
-                                            const std::vector<std::string>& known) const {
-  std::vector<std::string> names =
-      config().are_several() ? parts_of(label, false) : std::vector<std::string>{label};
-  const auto is_number = [](const std::string& name) { return records::label_number(name).has_value(); };
-  if (std::ranges::none_of(known, is_number))
-    for (std::string& name : names)
-      if (std::ranges::find(known, name) == known.end())
-        if (const auto number = number_below(name, known.size())) name = known[*number];
-  return names;
+std::vector<std::string> Labels::names_in(const std::string& label) const {
+  return config().are_several() ? parts_of(label, false) : std::vector<std::string>{label};
 }
 
 void Labels::learn_scale() {
@@ -199,10 +168,12 @@ void Labels::learn_scale() {
   }
   require_classes(counts);
   counts.check_classes(*scale_, context(), errors());
+  names_ = ClassNames(scale_->classes);
   if (trains && config().label.class_weights == "balanced") weights_ = balanced(counts);
   context().info("labels     ", scale_->classes.size(), " classes: ", records::quoted(scale_->classes));
   if (!trains) return;
-  warn_of_unknown(Split::kTest);
+  if (const std::string unknown = unknown_in(Split::kTest); !unknown.empty())
+    context().warn("labels     the test data has classes that are not learnt: ", unknown);
   if (const std::string unknown = unknown_in(Split::kVal); !unknown.empty())
     config_error("data.val", concat("has classes that are not in the training data: ", unknown,
                                     ": leave their texts out, or name all classes in task.label.classes"));
@@ -212,8 +183,8 @@ records::LabelCounts Labels::training_counts() const {
   records::LabelCounts counts;
   uint64_t cut = 0;
   const Reader labels = reader();
-  std::vector<std::string> known = config().label.classes;
-  if (known.empty() && scale_) known = scale_->classes;
+  const std::vector<std::string>& named = config().label.classes;
+  const ClassNames known(named.empty() && scale_ ? scale_->classes : named);
   files::with_data_errors([&] {
     for (const stores::TokenStore& store : corpus_->training().stores())
       for (uint64_t i = 0; i < store.size(); ++i) {
@@ -226,7 +197,7 @@ records::LabelCounts Labels::training_counts() const {
         }
         for (const std::string& one : labels_of(sample))
           if (!labels.is_none(one))
-            for (const std::string& name : classes_in(one, known)) counts.add(name, true);
+            for (const std::string& name : names_in(one)) counts.add(known.meant(name), true);
       }
   });
   if (cut > 0)
@@ -262,16 +233,11 @@ std::string Labels::unknown_in(Split split) const {
       if (!sample.has_target()) continue;
       for (const std::string& one : labels_of(sample))
         if (!labels.is_none(one))
-          for (const std::string& name : classes_in(one, scale_->classes))
-            if (!scale_->number_of(name)) unknown.insert(name);
+          for (const std::string& name : names_in(one))
+            if (!names_.number_of(name)) unknown.insert(name);
     }
   });
   return unknown.empty() ? "" : records::quoted({unknown.begin(), unknown.end()});
-}
-
-void Labels::warn_of_unknown(Split split) const {
-  if (const std::string unknown = unknown_in(split); !unknown.empty())
-    context().warn("labels     the test data has classes that are not learnt: ", unknown);
 }
 
 // Of one class each: n / (classes x n of the class), so that their mean over the training data is 1. Of
@@ -308,8 +274,8 @@ at::Tensor Labels::right_of(const std::vector<std::string>& labels) const {
       numbers.push_back(static_cast<float>(*records::label_number(labels[i]) / form_.deviation));
       continue;
     }
-    for (const std::string& name : classes_in(labels[i], scale_->classes)) {
-      const auto number = scale_->number_of(name);
+    for (const std::string& name : names_in(labels[i])) {
+      const auto number = names_.number_of(name);
       if (!number)
         fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
                   records::quoted(scale_->classes), ": leave out what is of another class");

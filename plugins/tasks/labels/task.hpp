@@ -1,9 +1,6 @@
 // Labels of texts: a language model learns a class, several, or a number of each.
 #pragma once
 
-#include <array>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,9 +77,8 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   void require_classes(const records::LabelCounts& counts) const;
   // Classes of a split that the model does not have, for people; empty: there are none.
   std::string unknown_in(Split split) const;
-  void warn_of_unknown(Split split) const;
-  // The names of the classes in a label, by those of the model, where it has any.
-  std::vector<std::string> classes_in(const std::string& label, const std::vector<std::string>& known) const;
+  // The classes in a label, as it names them.
+  std::vector<std::string> names_in(const std::string& label) const;
   std::vector<int64_t> tokens(const TokenSample& sample) const {
     return tokens_of(sample, begin(), config().sequence.max_tokens);
   }
@@ -94,14 +90,16 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   std::vector<std::string> words_of(const TokenSample& sample) const;
   // The labels of its rows; of words that have none, texts that stand for none.
   std::vector<std::string> labels_of(const TokenSample& sample) const;
-  // What the model says of each row, in host memory: (rows, outputs).
-  at::Tensor told(const LabelsBatch& batch);
+  // What the model says of each row, in host memory: (rows, outputs). losses: (optional) receives those of
+  // the rows, float64, for a batch that has what is right.
+  at::Tensor told(const LabelsBatch& batch, at::Tensor* losses = nullptr);
   std::string written_label(const TokenSample& sample) const;
   // The prediction in a table, and the probability of each class.
   std::vector<std::string> prediction_fields(std::span<const float> told) const;
 
   std::optional<text::Corpus> corpus_;
   std::optional<records::LabelScale> scale_;  // from the weights, or the training data
+  ClassNames names_;                          // of the classes
   heads::LabelForm form_;
   at::Tensor weights_;  // of the classes in training; undefined: they are alike
 };

@@ -300,13 +300,13 @@ void Preference::evaluate(const PreferenceBatch& batch, EvaluationSink& sink) {
 
 std::string Preference::scored_text(const PreferenceBatch& batch, size_t i, const at::Tensor& rewards) const {
   const TokenSample sample = corpus().sample(batch.split, batch.ids[i]);
+  const Conversation chosen = conversation_of(sample);
   const auto answer = [&](const char* which, const Conversation& one, size_t row) {
     return concat("\n    ", which, rewards.const_data_ptr<double>()[row], "  ",
                   common::one_line(one.turns.back().text, longest_line()));
   };
-  return concat("  ", common::one_line(asked_text(sample), longest_line()),
-                answer("chosen:   ", conversation_of(sample), 2 * i),
-                answer("rejected: ", rejected_of(sample), 2 * i + 1));
+  return concat("  ", common::one_line(conversation::question_text(chosen), longest_line()),
+                answer("chosen:   ", chosen, 2 * i), answer("rejected: ", rejected_of(sample), 2 * i + 1));
 }
 
 // 95% intervals over the questions.
@@ -339,20 +339,15 @@ void Preference::predict(const PreferenceBatch& batch, const PredictionSink& sin
   const size_t each = is_unpaired() ? 1 : 2;  // answers
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     const TokenSample sample = corpus().sample(batch.split, batch.ids[i]);
+    const Conversation first = conversation_of(sample);
     std::vector<std::string> row{
-        asked_text(sample), conversation_of(sample).turns.back().text,
+        conversation::question_text(first), first.turns.back().text,
         is_unpaired() ? concat(is_wanted(sample)) : rejected_of(sample).turns.back().text};
     for (const at::Tensor& values : is_reward() ? std::vector{reward} : std::vector{logp, reward})
       for (size_t of = 0; of < each; ++of)
         row.push_back(concat(values.const_data_ptr<double>()[each * i + of]));
     sink.row(batch.ids[i], row);
   }
-}
-
-// The turn before the answer; whether an answer of the model would fit does not matter.
-std::string Preference::asked_text(const TokenSample& sample) const {
-  const Conversation one = conversation_of(sample);
-  return one.turns.size() < 2 ? "" : one.turns[one.turns.size() - 2].text;
 }
 
 text::Question Preference::question(const TokenSample& sample) const {

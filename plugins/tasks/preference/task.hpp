@@ -122,7 +122,6 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   at::Tensor crossed_ratios(const PreferenceBatch& batch);
   at::Tensor reference_point(const PreferenceBatch& batch);
   void warn_of_other_start(const Scores& found) const;
-  std::string asked_text(const TokenSample& sample) const;
   // A pair with its scores, for the log.
   std::string scored_text(const PreferenceBatch& batch, size_t i, const at::Tensor& rewards) const;
   bool is_unpaired() const { return config().preference.is_unpaired(); }

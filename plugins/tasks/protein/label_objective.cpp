@@ -10,6 +10,7 @@
 
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/residues/alphabet.hpp"
+#include "plugins/scores/labels/confusion.hpp"
 #include "plugins/scores/labels/report.hpp"
 #include "plugins/tasks/protein/label_files.hpp"
 #include "plugins/tasks/protein/objective.hpp"

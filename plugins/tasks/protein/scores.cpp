@@ -15,7 +15,7 @@
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/intervals/interval.hpp"
-#include "plugins/scores/labels/report.hpp"
+#include "plugins/scores/labels/confusion.hpp"
 
 namespace pipeline::tasks::protein {
 
