@@ -80,4 +80,25 @@ def clip(vocab_size):
     return CLIPTokenizer(vocab=vocab, merges=merges)
 
 
+def bert(vocab_size, **normalizer):
+    """WordPiece, with every probed kind of character as a token of its own so that it shows what a text becomes."""
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(**normalizer)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(samples.TRAINING, tokenizers.trainers.WordPieceTrainer(
+        vocab_size=vocab_size, min_frequency=2, show_progress=False, special_tokens=special))
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends)
+    return tokenizer
+
+
+def roberta(vocab_size):
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = trained("gpt2", vocab_size, pre_tokenizers.ByteLevel.alphabet(), special)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return tokenizer
+
+
 KINDS = {"smol_lm": smol_lm, "llama3": llama3, "qwen2": qwen2}

@@ -201,6 +201,48 @@ def compare_clip(report, tool, texts):
                        theirs(texts[:5000])["input_ids"])
 
 
+# A letter that is two in normal form D since Unicode 13, which tokenizers has it not from.
+DECOMPOSED_SINCE = {0x11938}
+
+
+def compare_word_piece(report, tool, tokenizers, texts):
+    """BERT's, cased or not; every character by itself, as a word and within one, with a vocabulary of what they become."""
+    import tokenizer_kinds
+    import transformers
+
+    characters = [c for plane in PROBED for c in plane if not 0xD800 <= c < 0xE000 and c not in CASED_SINCE_16 | DECOMPOSED_SINCE]
+    probes = ["".join(f"a{chr(c)}b {chr(c)} " for c in characters[i:i + 16]) for i in range(0, len(characters), 16)]
+    for name, normalizer in (("uncased", {}), ("cased", {"lowercase": False}), ("with accents", {"strip_accents": False}),
+                             ("bare", {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False})):
+        theirs = tokenizer_kinds.bert(900, **normalizer)
+        words = {word for probe in probes for word, _ in theirs.pre_tokenizer.pre_tokenize_str(theirs.normalizer.normalize_str(probe))}
+        file = json.loads(theirs.to_str())
+        vocabulary = file["model"]["vocab"]
+        for word in sorted(words - set(vocabulary)):
+            vocabulary[word] = len(vocabulary)
+        whole = tokenizers.Tokenizer.from_str(json.dumps(file))
+        with tempfile.TemporaryDirectory() as folder:
+            whole.save(os.path.join(folder, "tokenizer.json"))
+            report.compare(f"WordPiece, {name}: ids of all characters", probes, tool.encode(folder, [probe.encode() for probe in probes]),
+                           [e.ids for e in whole.encode_batch_fast(probes, add_special_tokens=False)])
+        with tempfile.TemporaryDirectory() as folder:
+            compare_kind(report, tool, tokenizers, f"WordPiece, {name}", theirs, folder, texts + ["[CLS] a [MASK]b[SEP]", "word" * 26, "x" * 101])
+        compare_added(report, tool, tokenizers, f"WordPiece, {name}", json.loads(theirs.to_str()), texts)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as lines:
+        theirs = transformers.BertTokenizer(vocab=tokenizer_kinds.bert(900, lowercase=False).get_vocab(), do_lower_case=False)
+        theirs.save_pretrained(folder)
+        vocabulary = sorted(theirs.get_vocab().items(), key=lambda item: item[1])
+        for name, content in (("vocab.txt", "".join(token + "\n" for token, _ in vocabulary)), ("tokenizer_config.json", '{"do_lower_case": false}')):
+            with open(os.path.join(lines, name), "w", encoding="utf-8") as out:
+                out.write(content)
+        expected = theirs(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        for path in (folder, lines):
+            report.compare(f"WordPiece, {'as transformers writes it' if path == folder else 'vocab.txt'}: ids", texts,
+                           tool.encode(path, [text.encode() for text in texts]), expected)
+    with tempfile.TemporaryDirectory() as folder:
+        compare_kind(report, tool, tokenizers, "RoBERTa", tokenizer_kinds.roberta(600), folder, texts)
+
+
 def added_tokens(tokenizers):
     """Of all kinds that we read: special or not, in each other, next to and with white space."""
     token = tokenizers.AddedToken
@@ -373,6 +415,7 @@ def main():
             compare_kind(report, tool, tokenizers, kind, make(600), folder, samples.AWKWARD + texts)
         compare_added(report, tool, tokenizers, kind, json.loads(make(600).to_str()), texts)
     compare_clip(report, tool, texts)
+    compare_word_piece(report, tool, tokenizers, texts)
     with tempfile.TemporaryDirectory() as folder:
         compare_training(report, tool, tokenizers, "a few sentences", folder, samples.TRAINING, 512, 2)
         compare_training(report, tool, tokenizers, "random texts", folder, samples.random_texts(20000, seed=2), 4096, 2)

@@ -102,7 +102,7 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
 
 void AddedTokens::cut(std::string_view text, SpecialTokens special,
                       const std::function<void(std::string_view)>& plain,
-                      const std::function<void(int32_t)>& token, bool is_composed) const {
+                      const std::function<void(int32_t)>& token, const Normalize& normalize) const {
   const auto& lists = lists_[special == SpecialTokens::kRecognize];
   const auto cut_rest = [&](std::string_view part) {
     cut_at(
@@ -114,7 +114,7 @@ void AddedTokens::cut(std::string_view text, SpecialTokens special,
       [&](size_t begin, size_t end) {
         std::string kept;
         const std::string_view part = text.substr(begin, end - begin);
-        cut_rest(is_composed ? composed(part, kept) : part);
+        cut_rest(normalize ? normalize(part, kept) : part);
       },
       token);
 }

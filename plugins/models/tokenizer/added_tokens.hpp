@@ -54,11 +54,14 @@ class AddedTokens {
 
   explicit AddedTokens(std::vector<Token> tokens = {});
 
+  // What a text becomes; `kept`: memory for it.
+  using Normalize = std::function<std::string_view(std::string_view text, std::string& kept)>;
+
   // Cuts a text at its tokens, from left to right: of those that begin at the same place the longest. Calls
   // plain() for each part between them, none of which is empty, and token() for each of them.
-  // `is_composed`: what stands between tokens that are not normalized is composed() first.
+  // `normalize` (optional): of what stands between tokens that are not normalized.
   void cut(std::string_view text, SpecialTokens special, const std::function<void(std::string_view)>& plain,
-           const std::function<void(int32_t)>& token, bool is_composed = false) const;
+           const std::function<void(int32_t)>& token, const Normalize& normalize = nullptr) const;
 
   // The first token of those that are special.
   Tokenizer::Special first_special(std::string_view text) const;

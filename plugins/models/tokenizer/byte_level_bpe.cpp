@@ -114,7 +114,8 @@ void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& id
                                  TextPlace /*place*/) const {
   state_->added.cut(
       text, special, [&](std::string_view part) { encode_plain(part, ids); },
-      [&](int32_t id) { ids.push_back(id); }, state_->vocabulary.is_composed);
+      [&](int32_t id) { ids.push_back(id); },
+      state_->vocabulary.is_composed ? AddedTokens::Normalize(composed) : nullptr);
 }
 
 void ByteLevelBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {

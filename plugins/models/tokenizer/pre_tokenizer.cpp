@@ -17,11 +17,6 @@
 namespace pipeline::tokenizer {
 namespace {
 
-struct CodePointRange {
-  uint32_t first;
-  uint32_t last;
-};
-
 #include "plugins/models/tokenizer/unicode_ranges.inc"
 
 // The property White_Space, which has not changed since Unicode 6.3.

@@ -9,6 +9,11 @@
 
 namespace pipeline::tokenizer {
 
+// Both are in it.
+struct CodePointRange {
+  uint32_t first, last;
+};
+
 // What the regular expressions tell apart: \p{L}, \p{N}, \s and the rest (bytes that are not UTF-8
 // included).
 enum class CharacterClass : uint8_t { kOther, kLetter, kNumber, kSpace };

@@ -22,8 +22,7 @@ using nlohmann::json;
 using strict_json::excerpt;
 
 constexpr const char *kModel = "tokenizer.model", *kSiglipModel = "spiece.model",
-                     *kAddedTokens = "added_tokens.json", *kTokenizerConfig = "tokenizer_config.json",
-                     *kJsonForm = "tokenizer.json";
+                     *kAddedTokens = "added_tokens.json";
 
 constexpr const char* kLimit = "the tokenizers of Llama 1 and 2 have no other";
 
@@ -76,14 +75,14 @@ bool goes_on_after_special(const NamedFiles& files) {
     const json object = found == files.end() ? json() : parse_tokenizer_file(found->second);
     return object.is_object() ? object : json::object();
   };
-  if (!files.contains(kJsonForm)) return read(kTokenizerConfig).value("legacy", json()) == false;
-  const json spaces = read(kJsonForm).value("pre_tokenizer", json());
+  if (!files.contains(kTokenizerJson)) return read(kTokenizerConfig).value("legacy", json()) == false;
+  const json spaces = read(kTokenizerJson).value("pre_tokenizer", json());
   return spaces.is_object() && spaces.value("prepend_scheme", json()) == "first";
 }
 
 // Whether tokenizer.json makes the letters of a text small, as SigLIP 2's does.
 bool lowers_texts(const NamedFiles& files) {
-  const auto form = files.find(kJsonForm);
+  const auto form = files.find(kTokenizerJson);
   const json object = form == files.end() ? json() : parse_tokenizer_file(form->second);
   return object.is_object() &&
          object.value("normalizer", json()).dump().find(R"("Lowercase")") != std::string::npos;
@@ -113,10 +112,10 @@ struct SentencePiece::State {
   explicit State(const NamedFiles& files)
       : State(files, files.contains(kModel)         ? kModel
                      : files.contains(kSiglipModel) ? kSiglipModel
-                                                    : kJsonForm) {}
+                                                    : kTokenizerJson) {}
 
   State(const NamedFiles& files, const char* of)
-      : State(files, of, read_pieces(files.at(of), of == kJsonForm)) {}
+      : State(files, of, read_pieces(files.at(of), of == kTokenizerJson)) {}
 
   State(const NamedFiles& files, const char* of, ReadPieces read_from)
       : file(of),
@@ -135,8 +134,8 @@ struct SentencePiece::State {
     };
     const json values = read(kTokenizerConfig), in_file = read(kAddedTokens);
     const Section config(values, place(kTokenizerConfig), kLimit);
-    if (file != kJsonForm && goes_on_after_special(files)) after_special = TextPlace::kWithin;
-    lowers = file != kJsonForm && lowers_texts(files);
+    if (file != kTokenizerJson && goes_on_after_special(files)) after_special = TextPlace::kWithin;
+    lowers = file != kTokenizerJson && lowers_texts(files);
     static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
     add(read_added(in_file, place(kAddedTokens), config));
     const NamedText* const map = special_tokens_map(files);
@@ -161,7 +160,7 @@ struct SentencePiece::State {
       hash.add(token.text);
     }
     for (const int32_t id : {eot, bos, adds_bos ? 1 : 0}) hash.add(static_cast<uint64_t>(id));
-    if (file != kJsonForm && after_special == TextPlace::kWithin) hash.add("goes on");
+    if (file != kTokenizerJson && after_special == TextPlace::kWithin) hash.add("goes on");
     if (lowers) hash.add("small letters");
     for (const AddedTokens::Token& token : added.all()) hash_matching(token.id, token.how, hash);
     fingerprint = hash.value();
@@ -236,7 +235,7 @@ fs::path SentencePiece::find_model(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   if (!is_folder && path.extension() == ".model") return path;
-  fs::path model = path / kModel, json_form = is_folder ? path / kJsonForm : path;
+  fs::path model = path / kModel, json_form = is_folder ? path / kTokenizerJson : path;
   if (is_folder && has_siglip_model(path)) return path / kSiglipModel;
   // A model begins with the tag of a piece; Llama 3's file of that name is lines of text.
   constexpr char kPiece = '\x0a';
@@ -249,14 +248,14 @@ fs::path SentencePiece::find_model(const fs::path& path) {
 SentencePiece SentencePiece::load(const fs::path& model) {
   const fs::path folder = model.parent_path();
   NamedFiles files = named(files_beside_tokenizer(folder), (folder / "").string());
-  files[model.extension() == ".json"       ? kJsonForm
+  files[model.extension() == ".json"       ? kTokenizerJson
         : model.filename() == kSiglipModel ? kSiglipModel
                                            : kModel] = read_file(model);
   // What else tokenizer.json says is in the model, too.
-  if (files.contains(kModel) && is_there(folder / kJsonForm)) {
+  if (files.contains(kModel) && is_there(folder / kTokenizerJson)) {
     const bool goes_on = goes_on_after_special(files);
-    files[kJsonForm] = read_file(folder / kJsonForm);
-    if (goes_on_after_special(files) == goes_on && !lowers_texts(files)) files.erase(kJsonForm);
+    files[kTokenizerJson] = read_file(folder / kTokenizerJson);
+    if (goes_on_after_special(files) == goes_on && !lowers_texts(files)) files.erase(kTokenizerJson);
   }
   return SentencePiece(files);
 }
@@ -337,7 +336,7 @@ Tokenizer::Special SentencePiece::first_special(std::string_view text) const {
 void SentencePiece::save(const std::string& folder) const {
   Files all = files();
   if (!all.contains(kTokenizerConfig)) {
-    const bool is_json = state_->file == kJsonForm;
+    const bool is_json = state_->file == kTokenizerJson;
     json config{{"tokenizer_class", is_json ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
                 {"add_bos_token", adds_bos()},
                 {"add_eos_token", false},
@@ -352,8 +351,8 @@ void SentencePiece::save(const std::string& folder) const {
     all[kTokenizerConfig] = config.dump(2) + "\n";
   }
   if (const auto* model = dynamic_cast<const SentencePieceModel*>(state_->pieces.get());
-      model != nullptr && model->is_llamas && !all.contains(kJsonForm))
-    all[kJsonForm] =
+      model != nullptr && model->is_llamas && !all.contains(kTokenizerJson))
+    all[kTokenizerJson] =
         format_tokenizer_json(*model, state_->added.all(), adds_bos() ? state_->bos : -1, after_special());
   write_tokenizer_files(all, folder);
 }
@@ -363,7 +362,7 @@ TokenizerPtr SentencePiece::with(const Files& more) const { return Tokenizer::wi
 std::string SentencePiece::state() const { return pack(files()); }
 
 bool SentencePiece::is_kind_of(const NamedFiles& files) {
-  const auto form = files.find(kJsonForm);
+  const auto form = files.find(kTokenizerJson);
   return files.contains(kModel) || files.contains(kSiglipModel) ||
          (form != files.end() && is_character_bpe(form->second));
 }

@@ -19,6 +19,7 @@
 #include "tokenizer/sentence_piece.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
+#include "tokenizer/word_piece.hpp"
 
 namespace pipeline::tokenizer {
 namespace {
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::initializer_list<const char*> kTokens{"tokenizer.json", "tokenizer.model", "spiece.model",
-                                                     "vocab.json", "merges.txt"};
+                                                     "vocab.json",     "merges.txt",      "vocab.txt"};
 constexpr std::initializer_list<const char*> kOlderTokens{"encoder.json", "vocab.bpe"};
 constexpr std::initializer_list<const char*> kBesideTokens{"tokenizer_config.json", "special_tokens_map.json",
                                                            "added_tokens.json", "chat_template.jinja",
@@ -54,6 +55,8 @@ std::string read_kept(const fs::path& path) {
 TokenizerPtr read_tokenizer(const std::string& path) {
   if (const auto model = SentencePiece::find_model(path); !model.empty())
     return std::make_shared<const SentencePiece>(SentencePiece::load(model));
+  if (const auto words = WordPiece::find(path); !words.empty())
+    return std::make_shared<const WordPiece>(WordPiece::load(words));
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));
 }
 
@@ -92,7 +95,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
 }
 
 bool has_tokenizer(const std::filesystem::path& folder) {
-  return SentencePiece::has_model(folder) || has_byte_level_files(folder);
+  return SentencePiece::has_model(folder) || has_byte_level_files(folder) || !WordPiece::find(folder).empty();
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {
@@ -111,9 +114,11 @@ TokenizerPtr load_tokenizer(const std::string& path) {
 }
 
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name) {
-  if (is_packed(state))
-    if (const NamedFiles files = named(unpack(state, name), name + ": "); SentencePiece::is_kind_of(files))
-      return std::make_shared<const SentencePiece>(files);
+  if (is_packed(state)) {
+    const NamedFiles files = named(unpack(state, name), name + ": ");
+    if (SentencePiece::is_kind_of(files)) return std::make_shared<const SentencePiece>(files);
+    if (WordPiece::is_kind_of(files)) return std::make_shared<const WordPiece>(files);
+  }
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::from_state(state, name));
 }
 

@@ -25,9 +25,6 @@ namespace fs = std::filesystem;
 
 using nlohmann::json;
 
-constexpr const char* kTokenizerJson = "tokenizer.json";
-constexpr const char* kConfig = "tokenizer_config.json";
-
 struct FilePair {
   const char* vocab;
   const char* merges;
@@ -120,14 +117,14 @@ Vocabulary parse_vocabulary(const NamedFiles& files) {
   Vocabulary vocabulary = json_form != files.end()
                               ? parse_tokenizer_json(json_form->second)
                               : parse_vocab_and_merges(files.at(kPairs[0].vocab), files.at(kPairs[0].merges));
-  if (const auto config = files.find(kConfig); config != files.end())
+  if (const auto config = files.find(kTokenizerConfig); config != files.end())
     read_tokenizer_config(config->second, vocabulary);
   if (const NamedText* const map = special_tokens_map(files)) read_special_tokens(*map, vocabulary);
   return vocabulary;
 }
 
 const NamedText* special_tokens_map(const NamedFiles& files) {
-  const auto map = files.find("special_tokens_map.json"), config = files.find(kConfig);
+  const auto map = files.find("special_tokens_map.json"), config = files.find(kTokenizerConfig);
   if (map == files.end()) return nullptr;
   const json values = config == files.end() ? json() : parse_tokenizer_file(config->second);
   return values.is_object() && values.contains("added_tokens_decoder") ? nullptr : &map->second;
@@ -140,7 +137,7 @@ bool has_tokens(const Files& files) {
 
 Files format_vocabulary(const Vocabulary& vocabulary) {
   Files files{{kTokenizerJson, format_tokenizer_json(vocabulary)},
-              {kConfig, format_tokenizer_config(vocabulary)}};
+              {kTokenizerConfig, format_tokenizer_config(vocabulary)}};
   // vocab.json with merges.txt is always read as GPT-2's, with its one special token.
   const bool is_gpt2 =
       vocabulary.pre_tokenizer == PreTokenizer::kGpt2 && !vocabulary.ignore_merges && !vocabulary.is_composed;

@@ -10,6 +10,8 @@
 
 namespace pipeline::tokenizer {
 
+inline constexpr const char *kTokenizerJson = "tokenizer.json", *kTokenizerConfig = "tokenizer_config.json";
+
 // A file's text and the name for it in errors.
 struct NamedText {
   std::string path;

@@ -39,6 +39,17 @@ TextEnds read_template(const Section& part) {
       "read here");
 }
 
+// The same as "cls" and "sep".
+TextEnds read_pair_of_ends(const Section& part) {
+  const auto token = [&](const char* key) {
+    const json& value = part.get(key);
+    if (!value.is_array() || value.size() != 2 || !value[0].is_string())
+      throw TokenizerError(part.place(key) + " = " + excerpt(value) + ": must be a token and its id");
+    return value[0].get<std::string>();
+  };
+  return {token("cls"), token("sep")};
+}
+
 json clip_pre_tokenizer() {
   constexpr const char* kPieces =
       R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
@@ -79,13 +90,7 @@ void require_clip_parts(const Section& file) {
 TextEnds read_clip_post_processor(const Section& file) {
   const Section part = file.part("post_processor");
   part.require_given("type", {"RobertaProcessing"});
-  const auto token = [&](const char* key) {
-    const json& value = part.get(key);
-    if (!value.is_array() || value.size() != 2 || !value[0].is_string())
-      throw TokenizerError(part.place(key) + " = " + excerpt(value) + ": must be a token and its id");
-    return value[0].get<std::string>();
-  };
-  return {token("cls"), token("sep")};
+  return read_pair_of_ends(part);
 }
 
 std::string read_named_token(const Section& file, const char* key) {
@@ -175,8 +180,9 @@ TextEnds read_post_processor(const Section& file) {
   if (file.get("post_processor").is_null()) return {};
   const Section all = file.part("post_processor");
   const auto read = [](const Section& part) {
-    part.require_given("type", {"ByteLevel", "TemplateProcessing"});
-    return part.get("type") == "ByteLevel" ? TextEnds() : read_template(part);
+    part.require_given("type", {"ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing"});
+    if (part.get("type") == "ByteLevel") return TextEnds();
+    return part.get("type") == "TemplateProcessing" ? read_template(part) : read_pair_of_ends(part);
   };
   if (all.get("type") != "Sequence") return read(all);
   const json& parts = all.get("processors");

@@ -222,12 +222,12 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: pre_tokenizer.add_prefix_space = true: must be false" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["use_regex"] = false; }),
             "t.json: pre_tokenizer.use_regex = false: must be true" + remedy);
-  EXPECT_EQ(
-      json_error([](json& f) {
-        f["post_processor"] = {{"type", "BertProcessing"}};
-      }),
-      "t.json: post_processor.type = \"BertProcessing\": must be \"ByteLevel\" or \"TemplateProcessing\"" +
-          remedy);
+  EXPECT_EQ(json_error([](json& f) {
+              f["post_processor"] = {{"type", "Strip"}};
+            }),
+            "t.json: post_processor.type = \"Strip\": must be \"ByteLevel\" or \"TemplateProcessing\" or "
+            "\"RobertaProcessing\" or \"BertProcessing\"" +
+                remedy);
   EXPECT_EQ(json_error([](json& f) {
               f["decoder"] = {{"type", "WordPiece"}};
             }),
@@ -395,7 +395,7 @@ TEST(FolderFiles, ATokenizerIsThereWhereItWouldBeReadFrom) {
                                      {"tokenizer.model", true},
                                      {"vocab.json", true},
                                      {"encoder.json", true},
-                                     {"vocab.txt", false},
+                                     {"vocab.txt", true},
                                      {"tokenizer_config.json", false}}) {
     const FilesFolder folder;
     folder.write(name, "{}");
