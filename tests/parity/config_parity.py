@@ -93,7 +93,24 @@ IDEFICS = dict(follows={"scale_factor": (1, "projector.scale_factor")}, no_effec
 LLAVA_REFUSED = {"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
                  "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
                  "num_channels": 1}, "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}}
+BERT = dict(
+    follows={
+        "vocab_size": (1000, "model.vocab_size"), "max_position_embeddings": (128, "model.max_position_embeddings"),
+        "hidden_size": (48, "model.hidden_size"), "num_hidden_layers": (2, "model.num_hidden_layers"),
+        "num_attention_heads": (4, "model.num_attention_heads"), "intermediate_size": (80, "model.intermediate_size"),
+        "hidden_act": ("gelu_new", "model.hidden_act"), "initializer_range": (0.5, "model.initializer_range"),
+        "hidden_dropout_prob": (0.25, "model.hidden_dropout"), "attention_probs_dropout_prob": (0.125, "model.attention_dropout"),
+        "layer_norm_eps": (0.001, "model.layer_norm_eps"), "type_vocab_size": (3, "model.type_vocab_size")},
+    no_effect={"classifier_dropout": 0.3, "tie_word_embeddings": False}, refused={"model_type": "gpt2", "hidden_act": "relu"})
+ROBERTA = {**BERT, "refused": {**BERT["refused"], "pad_token_id": 5}}
+THEIR_NAMES = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim",
+               "hidden_act": "activation", "hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
+TEXT_ENCODERS = {"BertConfig": BERT, "RobertaConfig": ROBERTA, "XLMRobertaConfig": ROBERTA, "DistilBertConfig": dict(
+    follows={THEIR_NAMES.get(field, field): value for field, value in BERT["follows"].items() if field not in ("layer_norm_eps", "type_vocab_size")},
+    no_effect={"sinusoidal_pos_embds": True, "qa_dropout": 0.3, "seq_classif_dropout": 0.3, "tie_word_embeddings": False},
+    refused={"model_type": "gpt2", "activation": "relu"})}
 CLASSES = {
+    **TEXT_ENCODERS,
     "GPT2Config": dict(
         follows={
             "n_positions": (64, "language.max_position_embeddings"), "n_embd": (48, "language.hidden_size"),
@@ -152,7 +169,8 @@ CLASSES = {
 # The walk of one class has seen the options that these classes share with it.
 SHARED = {**{name: "LlamaConfig" for name in LANGUAGE if name != "LlamaConfig"}, "SiglipVisionConfig": "CLIPVisionConfig",
           "Siglip2VisionConfig": "CLIPVisionConfig", "Dinov2WithRegistersConfig": "Dinov2Config", "SiglipConfig": "CLIPConfig",
-          "LlavaNextConfig": "LlavaConfig", "SmolVLMConfig": "Idefics3Config"}
+          "LlavaNextConfig": "LlavaConfig", "SmolVLMConfig": "Idefics3Config", "RobertaConfig": "BertConfig", "XLMRobertaConfig": "BertConfig",
+          "DistilBertConfig": "BertConfig"}
 
 
 def write_tokenizer(folder, texts):
@@ -191,7 +209,11 @@ def make_folders(work):
     llava = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**vision), text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     llava_next = t.LlavaNextConfig(vision_config=t.CLIPVisionConfig(**vision), image_grid_pinpoints=[[32, 64]],
                                    text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
+    encoder = dict(vocab_size=vocabulary, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, max_position_embeddings=66)
     models = {
+        **{name: getattr(t, name.replace("Config", "Model"))(getattr(t, name)(**encoder)) for name in TEXT_ENCODERS if name != "DistilBertConfig"},
+        "DistilBertConfig": t.DistilBertModel(t.DistilBertConfig(vocab_size=vocabulary, dim=32, n_layers=1, n_heads=2, hidden_dim=64,
+                                                                 max_position_embeddings=66)),
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
         **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text, **(tokens if name in SMALL_TOKENS else {})))
            for name in LANGUAGE},
@@ -215,7 +237,7 @@ def make_folders(work):
     for name, model in models.items():
         folder = os.path.join(work, name)
         model.save_pretrained(folder)
-        if name in ("GPT2Config", *LANGUAGE, *LLAVAS):
+        if name in ("GPT2Config", *LANGUAGE, *LLAVAS, *TEXT_ENCODERS):
             write_tokenizer(folder, [p["document"] for p in pairs])
     with open(os.path.join(work, "pairs.jsonl"), "w") as file:
         file.writelines(json.dumps(p) + "\n" for p in pairs)
@@ -231,11 +253,13 @@ def make_folders(work):
                        "[task.vision]\nimage_size = 32\npatch_size = 16\nhidden_size = 32\nnum_hidden_layers = 1\n"
                        "num_attention_heads = 2\nintermediate_size = 64\n")
     tasks["GPT2Config"] = '[task]\nplugin = "summarization"\ndata.train = "pairs.jsonl"\n'
+    for name in TEXT_ENCODERS:
+        tasks[name] = '[task]\nplugin = "embedding"\ndata = { train = "pairs.jsonl", query_column = "summary", positive_column = "document" }\n'
     for name in LLAVAS:
         tasks[name] = '[task]\nplugin = "vlm"\ndata.train = "captions.jsonl"\n'
     tasks["EsmConfig"] = tasks["EsmcConfig"] = '[task]\nplugin = "protein"\npdb_path = "."\n'
     for name, task in tasks.items():
-        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", *LLAVAS, "EsmConfig", "EsmcConfig") else ""
+        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", *LLAVAS, "EsmConfig", "EsmcConfig", *TEXT_ENCODERS) else ""
         with open(os.path.join(work, name + ".toml"), "w") as file:
             file.write(f'[run]\ndir = "run-{name}"\ncache_dir = "cache"\n' + task + steps + whole)
     return models

@@ -9,7 +9,7 @@ using hugging_face::Piece;
 
 namespace {
 
-constexpr int64_t kMostTextLayers = 1 << 12, kMostTokens = 1 << 24;
+constexpr int64_t kMostTextLayers = 1 << 12;
 
 // The text towers of CLIP and SigLIP have learnt positions, biases, a GELU.
 hugging_face::ModelFields<Config> text_fields() {
@@ -134,7 +134,8 @@ std::vector<Piece> Architecture::pieces(const Parameter& parameter, const std::s
   const auto is = [&](const char* one) { return one != nullptr && plain == one; };
   const bool is_matrix = parameter.shape.size() == 2;
   if (is(names.words)) return {{.name = parameter.name, .more_rows = more_tokens}};
-  if (is(names.positions) || (names.decoder != nullptr && plain.starts_with(names.decoder)))
+  if (is(names.positions) || is(names.types) ||
+      (names.decoder != nullptr && plain.starts_with(names.decoder)))
     return {{.name = parameter.name}};
   const auto split = [&](const char* whole, const std::vector<const char*>& parts) {
     const std::string_view last = std::string_view(whole).substr(std::string_view(whole).rfind('.') + 1);

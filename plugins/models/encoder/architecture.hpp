@@ -1,10 +1,13 @@
-// Transformer encoders of sequences: ESM-2 and ESM C of proteins, and the text towers of CLIP and SigLIP.
-// They are one class, and each of them a row that says how it is made, and how its folders are written.
+// Transformer encoders of sequences: ESM-2 and ESM C of proteins, BERT and its kin, and the text towers of
+// CLIP and SigLIP. They are one class, and each of them a row that says how it is made, and how its folders
+// are written.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/lora.hpp"
@@ -16,14 +19,15 @@
 
 namespace pipeline::encoder {
 
-constexpr int64_t kMostWidth = 1 << 20,
-                  kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
+constexpr int64_t kMostWidth = 1 << 20, kMostLayers = 1 << 14,
+                  kMostTokens = 1 << 24;  // beyond any machine, and no product of them overflows
 
 // The configuration of an encoder of any kind, by the names in CLIP's folders; the defaults are those of the
 // text tower of its ViT-B/32.
 struct Config {
   int64_t vocab_size = 49408;
-  int64_t max_position_embeddings = 77;  // tokens of a text at most, its end included
+  int64_t max_position_embeddings = 77;  // rows of the table; see most_tokens()
+  int64_t type_vocab_size = 0;           // BERT's: of a text and the one that follows it
   int64_t hidden_size = 512;             // C
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 8;
@@ -41,8 +45,9 @@ struct Config {
 // What the parts are called in folders, and here. Query, key and value, or gate and up, are several matrices
 // there and one here.
 struct Names {
-  const char *words, *positions = nullptr;  // tables; without the latter positions are rotary
-  const char* layers;                       // followed by a layer's number and a dot
+  const char *words, *positions = nullptr;             // tables; without the latter positions are rotary
+  const char *types = nullptr, *first_norm = nullptr;  // of BERT's embeddings: a table, and a norm
+  const char* layers;                                  // followed by a layer's number and a dot
   transformer::LayerNames layer;
   std::vector<const char*> qkv = {"q_proj", "k_proj", "v_proj"}, up = {};  // in folders
   const char *query_norm = nullptr, *key_norm = nullptr;
@@ -66,8 +71,10 @@ struct Architecture {
   Names names;
 
   bool is_causal = false;
-  bool has_biases = true;  // of the layers' matrices, and of the last norm
-  bool is_gated = false;   // SwiGLU
+  bool has_biases = true;      // of the layers' matrices, and of the last norm
+  bool is_gated = false;       // SwiGLU
+  bool is_post_norm = false;   // norms follow each residual addition instead of beginning what is added
+  int64_t first_position = 0;  // row of the table for a text's first token
   bool decays_words = true;
   // What a layer adds is divided by sqrt(layers / 36) first.
   bool divides_branches = false;
@@ -80,6 +87,8 @@ struct Architecture {
   std::string (*plain_name)(const std::string& name) = nullptr;
   bool has_extras = false;
 
+  // Tokens of a text at most, those that begin and end it included.
+  int64_t most_tokens(const Config& config) const { return config.max_position_embeddings - first_position; }
   // The width of the MLP, also where intermediate_size is 0.
   int64_t inner(const Config& config) const;
   // How many times the model's own residual stream the layers see. A layer adds what its branches give,
@@ -107,5 +116,9 @@ struct Architecture {
 const Architecture& esm2();
 const Architecture& esmc();
 const Architecture& text_tower(bool is_clip);  // CLIP's, or SigLIP's
+// BERT and its kin: "bert", "roberta", "xlm-roberta", "distilbert". Throws an Error (PL_ERROR_CONFIG) for
+// another name.
+const Architecture& text_encoder(std::string_view name);
+inline constexpr std::array<const char*, 4> kTextEncoders{"bert", "distilbert", "roberta", "xlm-roberta"};
 
 }  // namespace pipeline::encoder

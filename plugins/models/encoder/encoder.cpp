@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <ATen/ops/zeros_like.h>
+
 #include <utility>
 
 #include "transformer/embedding.hpp"
@@ -27,6 +29,10 @@ Encoder::Encoder(const Architecture& row, const Config& config, ParameterRegistr
   words_ = table(row_.names.words, config_.vocab_size);
   if (row_.names.positions != nullptr)
     positions_ = table(row_.names.positions, config_.max_position_embeddings);
+  if (row_.names.types != nullptr) types_ = table(row_.names.types, config_.type_vocab_size);
+  if (row_.names.first_norm != nullptr)
+    first_norm_ = transformer::add_norm(parameters_, prefix_ + row_.names.first_norm, config_.hidden_size,
+                                        first_unit_, config_.layer_norm_eps);
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) add_layer(i);
 }
 
@@ -64,26 +70,38 @@ void Encoder::add_layer(int64_t number) {
         transformer::add_matrix(parameters_, of + part, in, out, unit, deviation, parts), {}};
   };
   transformer::Layer layer;
-  layer.attention_norm = norm(names.layer.attention_norm);
+  (row_.is_post_norm ? layer.attention_sum_norm : layer.attention_norm) = norm(names.layer.attention_norm);
   layer.qkv = linear(names.layer.qkv, width, width, 3);
   if (names.query_norm != nullptr) {
     layer.query_norm = add_plain_norm(of + names.query_norm, unit, config_.layer_norm_eps);
     layer.key_norm = add_plain_norm(of + names.key_norm, unit, config_.layer_norm_eps);
   }
   layer.projection = linear(names.layer.projection, width, width);
-  layer.mlp_norm = norm(names.layer.mlp_norm);
+  (row_.is_post_norm ? layer.mlp_sum_norm : layer.mlp_norm) = norm(names.layer.mlp_norm);
   if (row_.is_gated) layer.gate = transformer::Gate::kSilu;
   layer.up = linear(names.layer.up, width, inner, row_.is_gated ? 2 : 1);
   layer.down = linear(names.layer.down, inner, width);
   layers_.push_back(std::move(layer));
 }
 
+at::Tensor Encoder::with_tables(const at::Tensor& tokens, const at::Tensor& positions,
+                                const ForwardPass& pass) const {
+  constexpr uint64_t kSite = uint64_t{1} << 33;  // beside those of layers
+  const at::Tensor rows = row_.first_position == 0 ? positions : positions + row_.first_position;
+  at::Tensor x = transformer::embed(tokens, rows, words_, positions_, {});
+  if (types_.defined()) x = x + transformer::look_up(types_, at::zeros_like(tokens));
+  if (!first_norm_.weight.defined()) return x;
+  x = transformer::norm_rows(x, first_norm_);
+  if (!pass.training || config_.hidden_dropout == 0) return x;
+  return transformer::dropped(x,
+                              {config_.hidden_dropout, transformer::dropout_key(pass.dropout_seed, kSite)});
+}
+
 at::Tensor Encoder::embedded(const at::Tensor& tokens, const at::Tensor& positions, const ForwardPass& pass,
                              const at::Tensor& scale) const {
   return pass.run_once(first_unit_,
                        [&](const Tensors&) {
-                         if (positions_.defined())
-                           return Tensors{transformer::embed(tokens, positions, words_, positions_, {})};
+                         if (positions_.defined()) return Tensors{with_tables(tokens, positions, pass)};
                          const at::Tensor x = transformer::look_up(words_, tokens);
                          if (scale.defined()) return Tensors{(x * scale.unsqueeze(1)).to(x.scalar_type())};
                          return Tensors{stream_ == 1 ? x : x * stream_};

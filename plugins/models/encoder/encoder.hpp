@@ -15,8 +15,8 @@
 
 namespace pipeline::encoder {
 
-// The embedding and the layers of an encoder of any kind: a pre-norm transformer over tokens, up to the last
-// layer's output. Parameters carry the names of Hugging Face's state dict behind `prefix`, but that query,
+// The embedding and the layers of an encoder of any kind: a transformer over tokens, up to the last layer's
+// output. Parameters carry the names of Hugging Face's state dict behind `prefix`, but that query,
 // key and value are one ("esm.encoder.layer.0.attention.self.qkv.weight"), and gate and up. Own unit 0 is the
 // embedding, layer i is unit i + 1.
 class Encoder {
@@ -51,6 +51,9 @@ class Encoder {
 
  private:
   void add_layer(int64_t number);
+  // All texts are first ones.
+  at::Tensor with_tables(const at::Tensor& tokens, const at::Tensor& positions,
+                         const ForwardPass& pass) const;
   transformer::Norm add_plain_norm(const std::string& name, uint32_t unit, double epsilon);
   double stream_epsilon() const { return config_.layer_norm_eps * stream_ * stream_; }
 
@@ -60,7 +63,9 @@ class Encoder {
   std::string prefix_;
   uint32_t first_unit_;
   double stream_;
-  at::Tensor words_, positions_;  // the latter (max_position_embeddings, C), or undefined
+  at::Tensor words_, positions_,
+      types_;                     // positions_: (max_position_embeddings, C); it and types_ may be undefined
+  transformer::Norm first_norm_;  // undefined: none
   std::vector<transformer::Layer> layers_;
 };
 

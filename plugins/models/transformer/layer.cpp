@@ -185,7 +185,7 @@ at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, 
                Gelu form, at::ScalarType compute) {
   const bool is_plain = layer.up_lora.empty() && layer.down_lora.empty();
   const Linear down = scaled(layer.down, layer.mlp_scale);
-  if (is_plain && !layer.gate)
+  if (is_plain && !layer.gate && layer.mlp_norm.weight.defined())
     return norm_mlp_residual(x, layer.mlp_norm, layer.up, down, dropout, compute, form);
   if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() &&
       !layer.mlp_end_norm.weight.defined())
@@ -302,12 +302,13 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
   const Dropout lora_dropout = lora_dropout_of(shared, pass, number);
-  const at::Tensor middle =
-      to_residual(h,
-                  {scaled(layer.projection, layer.attention_scale), layer.projection_lora,
-                   LoraSite::kProjection, layer.attention_end_norm},
-                  residual, dropout(Site::kProjection), lora_dropout);
-  return mlp(layer, middle, dropout(Site::kMlp), lora_dropout, shared.gelu, pass.compute);
+  at::Tensor middle = to_residual(h,
+                                  {scaled(layer.projection, layer.attention_scale), layer.projection_lora,
+                                   LoraSite::kProjection, layer.attention_end_norm},
+                                  residual, dropout(Site::kProjection), lora_dropout);
+  if (layer.attention_sum_norm.weight.defined()) middle = norm_rows(middle, layer.attention_sum_norm);
+  const at::Tensor x = mlp(layer, middle, dropout(Site::kMlp), lora_dropout, shared.gelu, pass.compute);
+  return layer.mlp_sum_norm.weight.defined() ? norm_rows(x, layer.mlp_sum_norm) : x;
 }
 
 at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,

@@ -42,6 +42,8 @@ struct Layer {
   Norm query_norm = {}, key_norm = {};
   // RMS norms of what attention and the MLP give, before it is added; undefined: none.
   Norm attention_end_norm = {}, mlp_end_norm = {};
+  // Norms of the residual stream after each of both was added, as BERT has them; undefined: none.
+  Norm attention_sum_norm = {}, mlp_sum_norm = {};
   // (C), times what attention and the MLP give, before it is added: LayerScale (Touvron et al.,
   // arXiv:2103.17239), of layers without LoRA; undefined: none.
   at::Tensor attention_scale = {}, mlp_scale = {};
