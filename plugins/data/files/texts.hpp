@@ -14,9 +14,8 @@ inline constexpr std::string_view kSpaces = " \t\r\n";
 // Without the spaces around it.
 inline std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kSpaces);
-  return first == std::string_view::npos
-             ? std::string_view()
-             : text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
 }
 
 // "1 chain", "2 chains".

@@ -21,8 +21,8 @@ bool is_space(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 class Picker : public nlohmann::json_sax<nlohmann::json> {
  public:
   Picker(JsonFields& out, std::string_view text, const std::vector<std::string_view>& names, size_t most_keys,
-         const std::vector<bool>& by_line)
-      : out_(out), text_(text), names_(names), most_keys_(most_keys), by_line_(by_line) {}
+         const std::vector<bool>& by_item)
+      : out_(out), text_(text), names_(names), most_keys_(most_keys), by_item_(by_item) {}
 
   bool null() override { return value(JsonField::kNull); }
   bool boolean(bool is) override { return value(JsonField::kBool, is ? "1" : "0"); }
@@ -58,7 +58,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     const auto name = std::find(names_.begin(), names_.end(), key);
     const auto place = static_cast<size_t>(name - names_.begin());
     field_ = name == names_.end() ? nullptr : &out_.fields[place];
-    separator_ = place < by_line_.size() && by_line_[place] ? '\n' : ',';
+    separator_ = place < by_item_.size() && by_item_[place] ? kListBreak : ',';
     if (field_ && field_->state != JsonField::kAbsent)
       return fail("the key " + strict_json::excerpt(key) + " occurs twice");
     return true;
@@ -107,7 +107,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   bool nested(JsonField::State state) {
     if (depth_ == 2 && field_) {
       *field_ = {state == JsonField::kList ? JsonField::kValues : state, {}};
-      if (separator_ == '\n') field_->text = kListMark;
+      if (separator_ == kListBreak) field_->text = kListMark;
     }
     if (depth_ == 2) is_first_ = true;
     if (depth_ == 3 && field_ && field_->state == JsonField::kValues) *field_ = {JsonField::kList, {}};
@@ -124,7 +124,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   const std::vector<std::string_view>& names_;
   size_t most_keys_;
-  const std::vector<bool>& by_line_;
+  const std::vector<bool>& by_item_;
   char separator_ = ',';        // of the list that comes next
   JsonField* field_ = nullptr;  // the wanted one whose value comes next
   size_t depth_ = 0, position_ = 0;
@@ -132,6 +132,19 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+std::vector<std::string> items_of(std::string_view text) {
+  if (!text.starts_with(kListMark)) return {std::string(text)};
+  std::vector<std::string> items;
+  text.remove_prefix(1);
+  if (text.empty()) return items;
+  for (size_t end = text.find(kListBreak); end != text.npos; end = text.find(kListBreak)) {
+    items.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  items.emplace_back(text);
+  return items;
+}
 
 JsonRecords::JsonRecords(Input& input, uint64_t max_record_bytes)
     : input_(input), max_bytes_(max_record_bytes) {
@@ -240,10 +253,10 @@ bool JsonRecords::next_element() {
 }
 
 JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names, size_t most_keys,
-                       const std::vector<bool>& by_line) {
+                       const std::vector<bool>& by_item) {
   JsonFields out;
   out.fields.resize(names.size());
-  Picker picker(out, text, names, most_keys, by_line);
+  Picker picker(out, text, names, most_keys, by_item);
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &picker)) return out;
   if (picker.lone_surrogate()) {
     out.state = JsonFields::kLoneSurrogate;

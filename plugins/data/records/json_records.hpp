@@ -42,8 +42,11 @@ class JsonRecords {
   bool too_long_ = false, cut_off_ = false;
 };
 
-// What a list begins with that is taken by lines: it may be empty, and is no text.
-inline constexpr char kListMark = '\x1f';
+// What a list begins with that is taken by items: it may be empty, and is no text. Between them is a
+// character that texts do not have.
+inline constexpr char kListMark = '\x1f', kListBreak = '\x1e';
+// The items of such a list; of another text, itself.
+std::vector<std::string> items_of(std::string_view text);
 
 // A field of a JSON object.
 struct JsonField {
@@ -60,8 +63,8 @@ struct JsonField {
     kBytes,  // bytes in Parquet that are no text
   } state = kAbsent;
   // The text of kText; the digits of numbers; 1 and 0 for kBool; for kValues, the values with commas in
-  // between, none with a comma of its own, and nothing where there is null; by_line: kListMark, and the
-  // values with line feeds in between.
+  // between, none with a comma of its own, and nothing where there is null; by_item: kListMark, and the
+  // values with kListBreak in between.
   std::string text;
 };
 
@@ -78,8 +81,8 @@ inline constexpr size_t kKeysShown = 8;  // of an object, for people
 
 // Picks the named fields of an object, and so many keys; nested values are skipped at any depth. The text is
 // valid UTF-8.
-// by_line: of which fields lists are taken so.
+// by_item: of which fields lists are taken so.
 JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names,
-                       size_t most_keys = kKeysShown, const std::vector<bool>& by_line = {});
+                       size_t most_keys = kKeysShown, const std::vector<bool>& by_item = {});
 
 }  // namespace pipeline::records

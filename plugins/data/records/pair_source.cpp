@@ -1,5 +1,6 @@
 #include "plugins/data/records/pair_source.hpp"
 
+#include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::records {
@@ -23,8 +24,9 @@ std::string PairSource::options() const {
     result += "\n" + std::to_string(text.size()) + ":" + text;
   for (const uint64_t number :
        {uint64_t{columns.second_required}, static_cast<uint64_t>(columns.first_takes),
-        static_cast<uint64_t>(columns.second_takes), uint64_t{columns.id_required}, max_record_bytes,
-        static_cast<uint64_t>(quotes), static_cast<uint64_t>(text_unit)})
+        static_cast<uint64_t>(columns.second_takes), static_cast<uint64_t>(columns.extra_takes),
+        uint64_t{columns.id_required}, max_record_bytes, static_cast<uint64_t>(quotes),
+        static_cast<uint64_t>(text_unit)})
     result += "\n" + std::to_string(number);
   return result;
 }
@@ -37,7 +39,7 @@ void PairSource::each_text(const std::function<void(std::string_view)>& text,
       [&](Pair&& pair, const std::string&) {
         if (!part.takes(pair.first)) return;
         text(pair.first);
-        text(pair.second);
+        for (const std::string& item : items_of(pair.second)) text(item);
       },
       report,
       {.max_record_bytes = max_record_bytes, .quotes = quotes, .text_unit = text_unit, .on_block = read});

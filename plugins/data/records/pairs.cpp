@@ -98,7 +98,7 @@ void read_pairs(const std::string& path, sources::Format format, const Columns& 
       {{.name = columns.first, .required = true, .takes = columns.first_takes},
        {.name = columns.second, .required = columns.second_required, .takes = columns.second_takes},
        {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
-       {.name = columns.extra, .required = columns.extra_required}},
+       {.name = columns.extra, .required = columns.extra_required, .takes = columns.extra_takes}},
       [&](Row&& row) { collector.take(std::move(row)); }, report, options);
   if (const std::string note = note_of_words_for_none(collector.words_for_none()); !note.empty())
     report.notes.push_back(note);

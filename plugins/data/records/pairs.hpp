@@ -36,7 +36,7 @@ struct Columns {
   std::string extra;            // a third text, which may be absent; empty: none is looked for
   bool second_required = true;  // false for files that are only predicted
   bool extra_required = false;
-  Column::Takes first_takes = Column::kText, second_takes = Column::kText;
+  Column::Takes first_takes = Column::kText, second_takes = Column::kText, extra_takes = Column::kText;
   bool id_required = false;
 };
 

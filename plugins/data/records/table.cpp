@@ -87,12 +87,12 @@ void take_object(const RecordText& record, const Rows& rows) {
   if (const size_t bad = first_invalid_utf8(record.text); bad != std::string_view::npos)
     return rows.drop(DropReason::kInvalidUtf8, "column " + std::to_string(bad + 1));
   std::vector<std::string_view> names;
-  std::vector<bool> by_line;
+  std::vector<bool> by_item;
   for (const Column& column : rows.columns) {
     names.push_back(column.name);
-    by_line.push_back(column.takes == Column::kWords);
+    by_item.push_back(column.takes == Column::kWords);
   }
-  auto parsed = pick_fields(record.text, names, kKeysShown, by_line);
+  auto parsed = pick_fields(record.text, names, kKeysShown, by_item);
   if (parsed.state == JsonFields::kLoneSurrogate) return rows.drop(DropReason::kLoneSurrogate);
   if (parsed.state == JsonFields::kUnfinished && record.is_cut_off) return rows.drop(DropReason::kUnfinished);
   if (parsed.state == JsonFields::kUnfinished) parsed.detail = "it does not end in its line";

@@ -24,7 +24,7 @@ struct Column {
     kTextOrInteger,  // an id
     kValues,         // also numbers, and truth values as 1 and 0
     kLists,          // also lists of all these, comma by comma,
-    kWords,          // or line by line behind kListMark
+    kWords,          // or item by item behind kListMark
   } takes = kText;
 };
 

@@ -23,7 +23,7 @@ enum Part : size_t { kFirst, kHasLabel, kSecond, kWords };
 std::string shown(std::string_view label) {
   if (!label.starts_with(records::kListMark)) return std::string(label.substr(0, 60));
   std::string text;
-  for (const char c : label.substr(1, 60)) text += c == '\n' ? ',' : c;
+  for (const char c : label.substr(1, 60)) text += c == records::kListBreak ? ',' : c;
   return text;
 }
 
@@ -45,7 +45,7 @@ Lengths lengths(const TokenSample& sample, Begin begin, int64_t most) {
 }  // namespace
 
 std::string Reader::key() const {
-  std::string key = concat("labels/2 ", static_cast<int>(kind), " ", missing.size(), " ", missing);
+  std::string key = concat("labels/3 ", static_cast<int>(kind), " ", missing.size(), " ", missing);
   for (const std::string& name : classes) key += concat("\n", name.size(), " ", name);
   return key;
 }
@@ -102,16 +102,7 @@ std::string Reader::written(std::string_view text) const {
 
 std::vector<std::string> parts_of(std::string_view text, bool are_words) {
   std::vector<std::string> parts;
-  if (text.starts_with(records::kListMark)) {
-    text.remove_prefix(1);
-    if (text.empty()) return parts;
-    for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-      parts.emplace_back(text.substr(0, end));
-      text.remove_prefix(end + 1);
-    }
-    parts.emplace_back(text);
-    return parts;
-  }
+  if (text.starts_with(records::kListMark)) return records::items_of(text);
   if (const auto list = records::printed_list(text)) return {list->begin(), list->end()};
   while (!text.empty()) {
     const size_t end = std::min(text.find_first_of(are_words ? files::kSpaces : ","), text.size());

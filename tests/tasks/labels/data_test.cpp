@@ -41,7 +41,7 @@ TEST(LabelText, OfSeveralIsAListOfNames) {
   EXPECT_THAT(parts_of(R"(['bad', "it's", 3])", false), ElementsAre("bad", "it's", "3"))
       << "as Python prints it";
   EXPECT_THAT(parts_of("sound, game,mail", false), ElementsAre("sound", "game", "mail"));
-  EXPECT_THAT(parts_of("\x1fsound\ngames, all", false), ElementsAre("sound", "games, all")) << "a list";
+  EXPECT_THAT(parts_of("\x1fsound\x1egames, all", false), ElementsAre("sound", "games, all")) << "a list";
   EXPECT_THAT(parts_of(" , ", false), IsEmpty());
   EXPECT_EQ(reader(Kind::kSeveral).problem_of("0,3"), "");
   EXPECT_THAT(reader(Kind::kSeveral).problem_of("0,1,0,1"), HasSubstr("names \"0\" twice"));
@@ -49,11 +49,13 @@ TEST(LabelText, OfSeveralIsAListOfNames) {
 }
 
 TEST(Words, AreAListOrWhatBlanksDivide) {
-  EXPECT_THAT(parts_of("\x1fNew York\n,\nso", true), ElementsAre("New York", ",", "so"));
+  EXPECT_THAT(parts_of("\x1fNew York\x1e,\x1eso", true), ElementsAre("New York", ",", "so"));
   EXPECT_THAT(parts_of(" New  York , so\t", true), ElementsAre("New", "York", ",", "so"));
   EXPECT_TRUE(reader(Kind::kTags).is_none("\x1f"));
   EXPECT_TRUE(reader(Kind::kTags).is_none("-100"));
-  EXPECT_FALSE(reader(Kind::kTags).is_none("\x1fO\nB-PER"));
+  EXPECT_FALSE(reader(Kind::kTags)
+                   .is_none("\x1fO\x1e"
+                            "B-PER"));
 }
 
 // A word is told at its last token, if it is whole.
