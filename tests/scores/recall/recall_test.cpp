@@ -1,7 +1,10 @@
 // What counts as found.
+#include <cmath>
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "plugins/scores/recall/ranking.hpp"
 #include "plugins/scores/recall/recall.hpp"
 
 namespace pipeline::recall {
@@ -63,6 +66,36 @@ TEST(CaptionRecall, CountsTheRightOnesInBothDirections) {
   EXPECT_EQ(recall_of(same, 2).captions, 0) << "a tie is no answer";
   EXPECT_EQ(recall_of(same, 2).pictures, 0);
   EXPECT_EQ(recall_of({}, 0).pictures, 0);
+}
+
+// By hand. The first query ranks documents 3, 0, 2, 1, of which 0 and 1 answer it, 1 the better; the second
+// is document 0 itself, and documents 1 and 3, of which 3 answers it, are as near.
+TEST(Ranking, IsJudgedByGrades) {
+  const at::Tensor documents = at::tensor({0.8F, 1.0F, 0.1F, 0.0F, 0.5F, -1.0F, 0.9F, 0.0F}).view({4, 2});
+  JudgedQueries judged{.queries = at::tensor({1.0F, 0.0F, 0.0F, 1.0F}).view({2, 2}),
+                       .documents = documents,
+                       .grades = {{{0, 1}, {1, 3}, {2, 0}}, {{3, 1}}},
+                       .left_out = {-1, 0}};
+  const RankingFigures figures = rank(judged);
+  const double second = 1 / std::log2(3), fourth = 1 / std::log2(5);
+  EXPECT_NEAR(figures.ndcg_10.value, ((second + 3 * fourth) / (3 + second) + second) / 2, 1e-9);
+  EXPECT_NEAR(figures.mrr_10.value, (0.5 + 0.5) / 2, 1e-9);
+  EXPECT_EQ(figures.recall[0].value, 0);
+  EXPECT_EQ(figures.recall[1].value, 1);
+  judged.grades.push_back({{2, 0}});
+  judged.left_out.push_back(-1);
+  judged.queries = at::cat({judged.queries, judged.queries.narrow(0, 0, 1)});
+  EXPECT_EQ(rank(judged).ndcg_10.value, figures.ndcg_10.value) << "what nothing answers is no part of it";
+}
+
+// A model for which all is alike finds nothing among more than ten.
+TEST(Ranking, OfWhatIsAlikeFindsNothing) {
+  JudgedQueries judged{.queries = at::ones({3, 2}), .documents = at::ones({12, 2}), .grades = {}};
+  for (int64_t query = 0; query < 3; ++query) judged.grades.push_back({{query, 1}});
+  const RankingFigures figures = rank(judged);
+  EXPECT_EQ(figures.ndcg_10.value, 0);
+  EXPECT_EQ(figures.recall[2].value, 0);
+  EXPECT_EQ(figures.recall[3].value, 1) << "at 100 there are no others";
 }
 
 }  // namespace
