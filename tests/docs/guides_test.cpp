@@ -36,6 +36,7 @@ void write_models(const fs::path& folder) {
   write("llava", R"({"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config":
     {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14, "hidden_size": 1024,
      "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}})");
+  write("minilm", R"({"model_type": "bert"})");
   write("clip",
         R"({"model_type": "clip", "text_config": {}, "vision_config": {"model_type": "clip_vision_model"}})");
   write("esm2-35M", R"({"model_type": "esm", "vocab_size": 33, "mask_token_id": 32,

@@ -1,216 +1,26 @@
-// Predicted embeddings: files that grow, and a picture of them.
+// Predicted embeddings, and a picture of them.
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <limits>
-#include <map>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-
 #include <ATen/ops/empty.h>
-#include <nlohmann/json.hpp>
 #include <pipeline/numbers.hpp>
 
-#include "core/base/descriptor.hpp"
 #include "plugins/data/files/data_errors.hpp"
-#include "plugins/data/files/error.hpp"
-#include "plugins/data/files/hash128.hpp"
-#include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/embedding_map.hpp"
+#include "plugins/tasks/common/vector_files.hpp"
 #include "plugins/tasks/protein/objective.hpp"
 #include "plugins/tasks/protein/predictions.hpp"
 
 namespace pipeline::tasks::protein {
 namespace {
 
-using Json = nlohmann::ordered_json;
-// What is said of embeddings in the files' metadata.
-using Metadata = std::map<std::string, std::string>;
-
-constexpr uint64_t kMostTensors = 10'000, kMostBytes = uint64_t{4} << 30,  // of a file with many tensors
-    kGroupBytes = uint64_t{64} << 20;  // vectors of a Parquet file's row group
-
 std::span<const float> numbers_of(const at::Tensor& contiguous) {
   return {contiguous.const_data_ptr<float>(), static_cast<size_t>(contiguous.numel())};
 }
-
-// Vectors in files of one format, as they come: samples in their order form groups, and behind what the
-// format has before a group stand its vectors, fp32. So a file is the same however samples are dealt to
-// processes, and an interrupted prediction goes on with it.
-class VectorFiles {
- public:
-  // dataset and split: of the samples. by_residue: each has a vector a residue, or one. A group has at most
-  // so many samples and bytes of vectors, but for one whose only sample has more.
-  struct Shape {
-    const proteins::Dataset& dataset;
-    Split split;
-    int64_t width;
-    bool by_residue;
-
-    uint64_t samples() const { return dataset.size(split); }
-    int64_t rows(uint64_t id) const { return by_residue ? int64_t{dataset.row(split, id).residues} : 1; }
-    uint64_t bytes(uint64_t id) const { return static_cast<uint64_t>(rows(id) * width) * sizeof(float); }
-  };
-  VectorFiles(const Shape& shape, uint64_t most_samples, uint64_t most_bytes) : shape_(shape) {
-    uint64_t bytes = 0;
-    for (uint64_t id = 0; id < shape_.samples(); ++id) {
-      const uint64_t own = shape_.bytes(id);
-      if (begins_.empty() || id - begins_.back() == most_samples || bytes + own > most_bytes) {
-        begins_.push_back(id);
-        bytes = 0;
-      }
-      bytes += own;
-    }
-    begins_.push_back(shape_.samples());
-  }
-  virtual ~VectorFiles() = default;
-
-  // values: (rows of sample `id`, C) fp32.
-  void add(uint64_t id, const at::Tensor& values, const PredictionSink& sink) {
-    const size_t group = group_of(id);
-    if (begins_[group] == id) sink.append(id, name(group), before(group));
-    const at::Tensor contiguous = values.contiguous();
-    sink.append(id, name(group),
-                {static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()});
-    if (id + 1 == shape_.samples())
-      if (const std::string end = behind(); !end.empty()) sink.append(id, name(group), end);
-  }
-  // The vector of a sample that has one, in a file that has all.
-  void read(const std::filesystem::path& folder, uint64_t id, float* into) {
-    uint64_t at = id * shape_.bytes(id);
-    for (size_t group = 0; group <= group_of(id); ++group) {
-      if (group == sizes_.size()) sizes_.push_back(before(group).size());
-      at += sizes_[group];
-    }
-    const std::string path = (folder / name(0)).string();
-    if (!file_) file_ = Descriptor(files::open_regular(path, O_RDONLY));
-    if (!file_) throw files::system_error(path, "it was written a moment ago: check the disk");
-    const uint64_t bytes = shape_.bytes(id);
-    if (files::read_at(file_.fd(), at, reinterpret_cast<char*>(into), bytes, path, "check the disk") != bytes)
-      throw files::DataError(path + ": is shorter than it was written: check the disk");
-  }
-
- protected:
-  const Shape& shape() const { return shape_; }
-  size_t groups() const { return begins_.size() - 1; }
-  // First sample of a group; that of the group behind the last: the number of samples.
-  uint64_t begin(size_t group) const { return begins_[group]; }
-
- private:
-  size_t group_of(uint64_t id) const {
-    return static_cast<size_t>(std::ranges::upper_bound(begins_, id) - begins_.begin()) - 1;
-  }
-  virtual std::string name(size_t group) const = 0;
-  virtual std::string before(size_t group) = 0;
-  virtual std::string behind() { return ""; }  // the last group's vectors
-
-  Shape shape_;
-  std::vector<uint64_t> begins_;
-  std::vector<uint64_t> sizes_;  // of what stands before the first groups
-  Descriptor file_;
-};
-
-// `embeddings` (samples, C), in the order of the prediction's table; or of residues a tensor (residues, C)
-// for each sample, by the name that its other files begin with, in files with 10,000 of them and 4 GiB at
-// most.
-class SafetensorsFiles : public VectorFiles {
- public:
-  SafetensorsFiles(const Shape& shape, Metadata metadata)
-      : VectorFiles(shape, shape.by_residue ? kMostTensors : std::numeric_limits<uint64_t>::max(),
-                    shape.by_residue ? kMostBytes : std::numeric_limits<uint64_t>::max()),
-        metadata_(std::move(metadata)) {}
-
- private:
-  std::string name(size_t group) const override {
-    if (!shape().by_residue) return "embeddings.safetensors";
-    std::array<char, 64> text;
-    std::snprintf(text.data(), text.size(), "residue-embeddings-%05zu-of-%05zu.safetensors", group + 1,
-                  groups());
-    return text.data();
-  }
-  std::string before(size_t group) override {
-    Json json{{"__metadata__", metadata_}};
-    uint64_t at = 0;
-    const auto add = [&](const std::string& tensor, int64_t rows) {
-      const uint64_t end = at + static_cast<uint64_t>(rows * shape().width) * sizeof(float);
-      json[tensor] = {{"dtype", "F32"}, {"shape", {rows, shape().width}}, {"data_offsets", {at, end}}};
-      at = end;
-    };
-    if (!shape().by_residue) add("embeddings", static_cast<int64_t>(shape().samples()));
-    for (uint64_t id = begin(group); shape().by_residue && id < begin(group + 1); ++id)
-      add(shape().dataset.tensor(shape().split, id), shape().rows(id));
-    std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-    text.append((8 - text.size() % 8) % 8, ' ');
-    return std::string(files::bytes_of(uint64_t{text.size()})) + text;
-  }
-
-  Metadata metadata_;
-};
-
-// A row for each vector; a group of samples is a row group. Where a process begins a row group, it makes
-// those before it, too, since the end of the file tells where all are.
-class ParquetTable : public VectorFiles {
- public:
-  explicit ParquetTable(const Shape& shape) : VectorFiles(shape, kMostRows, kGroupBytes) {}
-
- private:
-  using Column = parquet::ParquetWriter::Column;
-  static constexpr uint64_t kMostRows = 1'000'000;
-
-  std::string name(size_t) const override {
-    return shape().by_residue ? "residue-embeddings.parquet" : "embeddings.parquet";
-  }
-  std::string before(size_t group) override {
-    std::string bytes;
-    if (!table_ || group < next_) start();
-    for (; next_ <= group; ++next_) {
-      for (uint64_t id = begin(next_); id < begin(next_ + 1); ++id) add_rows(id);
-      bytes = table_->end_group();
-    }
-    return bytes;
-  }
-  std::string behind() override {
-    if (next_ < groups()) before(groups() - 1);
-    return table_->finish();
-  }
-  void start() {
-    std::vector<Column> columns{{.name = "id"}};
-    if (shape().by_residue)
-      columns.insert(columns.end(), {{.name = "chain"},
-                                     {.name = "number", .kind = Column::kInteger},
-                                     {.name = "insertion"},
-                                     {.name = "residue"}});
-    else
-      columns.push_back({.name = "residues", .kind = Column::kInteger});
-    columns.push_back({.name = "embedding", .kind = Column::kVector, .width = shape().width});
-    table_.emplace(name(0), std::move(columns));
-    next_ = 0;
-  }
-  void add_rows(uint64_t id) {
-    const auto& [dataset, split, width, by_residue] = shape();
-    const std::string name = dataset.name(split, id);
-    if (!by_residue) {
-      table_->text(name).integer(dataset.row(split, id).residues).end_row();
-      return;
-    }
-    const proteins::Sample sample = dataset.sample(split, id);
-    const std::vector<std::string> chains = dataset.chain_names(split, id);
-    for (size_t i = 0; i < sample.size(); ++i) {
-      const char letter = residues::letter_of(sample.codes[i]);
-      table_->text(name).text(chains[static_cast<size_t>(sample.chains[i])]).integer(sample.number(i));
-      table_->text(insertion_of(sample, i)).text({&letter, 1}).end_row();
-    }
-  }
-
-  std::optional<parquet::ParquetWriter> table_;
-  size_t next_ = 0;  // group
-};
 
 class Embeddings : public Prediction {
  public:
@@ -259,7 +69,7 @@ class Embeddings : public Prediction {
   }
 
  private:
-  using AllFiles = std::vector<std::unique_ptr<VectorFiles>>;
+  using AllFiles = std::vector<std::unique_ptr<common::VectorFiles>>;
 
   int64_t layer_of(const pipeline::protein::ProteinModel& model) const {
     const int64_t layer = options().layer < 0 ? model.layers() : options().layer;
@@ -269,19 +79,46 @@ class Embeddings : public Prediction {
   }
   void open_files(Split split, const pipeline::protein::ProteinModel& model) {
     if (!of_samples_.empty() || !of_residues_.empty()) return;
-    const Metadata metadata{{"model", setting_.config.kind},
-                            {"layer", std::to_string(layer_of(model))},
-                            {"pooling", options().pooling},
-                            {"order", "of the prediction's table"}};
-    const auto open = [&](const char* what, bool by_residue, AllFiles& files) {
-      if (!options().wants(what)) return;
-      const VectorFiles::Shape shape{dataset_, split, model.width(), by_residue};
-      if (options().has_format("safetensors"))
-        files.push_back(std::make_unique<SafetensorsFiles>(shape, metadata));
-      if (options().has_format("parquet")) files.push_back(std::make_unique<ParquetTable>(shape));
+    using Column = parquet::ParquetWriter::Column;
+    const auto residues = [this, split](uint64_t id) { return int64_t{dataset_.row(split, id).residues}; };
+    common::Vectors what{.samples = dataset_.size(split),
+                         .width = model.width(),
+                         .name = "embeddings",
+                         .metadata = {{"model", setting_.config.kind},
+                                      {"layer", std::to_string(layer_of(model))},
+                                      {"pooling", options().pooling},
+                                      {"order", "of the prediction's table"}},
+                         .columns = {{.name = "id"}, {.name = "residues", .kind = Column::kInteger}},
+                         .add_rows = [this, split, residues](parquet::ParquetWriter& table, uint64_t id) {
+                           table.text(dataset_.name(split, id)).integer(residues(id)).end_row();
+                         }};
+    open("embeddings", what, of_samples_);
+    what.name = "residue-embeddings";
+    what.rows = residues;
+    what.tensor = [this, split](uint64_t id) { return dataset_.tensor(split, id); };
+    what.columns = {{.name = "id"},
+                    {.name = "chain"},
+                    {.name = "number", .kind = Column::kInteger},
+                    {.name = "insertion"},
+                    {.name = "residue"}};
+    what.add_rows = [this, split](parquet::ParquetWriter& table, uint64_t id) {
+      add_residues(table, split, id);
     };
-    open("embeddings", false, of_samples_);
-    open("residue_embeddings", true, of_residues_);
+    open("residue_embeddings", what, of_residues_);
+  }
+  void open(const char* wanted, const common::Vectors& what, AllFiles& files) const {
+    if (!options().wants(wanted)) return;
+    for (const char* format : {"safetensors", "parquet"})
+      if (options().has_format(format)) files.push_back(common::vector_files(format, what));
+  }
+  void add_residues(parquet::ParquetWriter& table, Split split, uint64_t id) const {
+    const proteins::Sample sample = dataset_.sample(split, id);
+    const std::vector<std::string> chains = dataset_.chain_names(split, id);
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const char letter = residues::letter_of(sample.codes[i]);
+      table.text(dataset_.name(split, id)).text(chains[static_cast<size_t>(sample.chains[i])]);
+      table.integer(sample.number(i)).text(insertion_of(sample, i)).text({&letter, 1}).end_row();
+    }
   }
   // Draws some samples, evenly spaced, where there are many.
   void draw_map(Split split, const std::filesystem::path& folder, int64_t width,

@@ -1,0 +1,291 @@
+#include "plugins/models/sentence_encoder/folder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/json/strict_json.hpp"
+#include "files/regular_file.hpp"
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/export_form.hpp"
+#include "hugging_face/weights.hpp"
+
+namespace pipeline::sentence_encoder {
+namespace {
+
+namespace fs = std::filesystem;
+
+using encoder::Architecture;
+using hugging_face::ConfigFile;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr const char *kModules = "modules.json", *kProjection = "projection.",
+                     *kPrompts = "config_sentence_transformers.json", *kText = "sentence_bert_config.json";
+constexpr std::array<std::pair<const char*, Pooling>, 3> kPoolings{
+    {{"mean", Pooling::kMean}, {"cls", Pooling::kFirst}, {"lasttoken", Pooling::kLast}}};
+// The same in older versions, a flag for each; what has no number here is not computed.
+constexpr std::array<std::pair<const char*, int>, 6> kFlags{{{"pooling_mode_mean_tokens", 0},
+                                                             {"pooling_mode_cls_token", 1},
+                                                             {"pooling_mode_lasttoken", 2},
+                                                             {"pooling_mode_max_tokens", -1},
+                                                             {"pooling_mode_mean_sqrt_len_tokens", -1},
+                                                             {"pooling_mode_weightedmean_tokens", -1}}};
+constexpr const char *kTanh = "torch.nn.modules.activation.Tanh",
+                     *kIdentity = "torch.nn.modules.linear.Identity";
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+struct Checked {
+  const Config& config;
+  void check() const { config.check(); }
+};
+
+struct Module {
+  std::string type;  // the last part of its class's name
+  fs::path path;
+};
+
+std::vector<Module> modules_of(const fs::path& folder) {
+  const std::string path = (folder / kModules).string();
+  const auto refuse = [&](const std::string& problem) { fail_with(PL_ERROR_CONFIG, path, ": ", problem); };
+  const json list = strict_json::parse(files::read_regular(path, files::kMostSettings), path);
+  if (!list.is_array()) refuse("must be a list of modules");
+  std::vector<Module> modules;
+  for (const json& one : list) {
+    const json type = one.is_object() ? one.value("type", json()) : json(),
+               own = one.is_object() ? one.value("path", json()) : json();
+    if (!type.is_string() || !own.is_string()) refuse("has a module without type or path");
+    const std::string name = type;
+    modules.push_back({name.substr(name.rfind('.') + 1), folder / std::string(own)});
+    if (!own.get<std::string>().empty() && fs::path(std::string(own)).lexically_normal().string().starts_with(".."))
+      refuse(concat("module ", name, " is in ", std::string(own), ", which is not within the folder"));
+  }
+  return modules;
+}
+
+Pooling read_pooling(const fs::path& folder) {
+  const ConfigFile file((folder / "config.json").string());
+  hugging_face::check_only(file, "include_prompt", hugging_face::only({true}));
+  std::string name;
+  file.read("pooling_mode", name);
+  if (!name.empty()) {
+    const auto* const found =
+        std::ranges::find_if(kPoolings, [&](const auto& one) { return one.first == name; });
+    if (found == kPoolings.end()) file.fail("pooling_mode", "must be mean, cls or lasttoken");
+    return found->second;
+  }
+  std::optional<Pooling> pooling;
+  for (const auto& [key, number] : kFlags) {
+    bool is_set = false;
+    file.read(key, is_set);
+    if (!is_set) continue;
+    if (number < 0 || pooling) file.fail(key, "must be false: one of mean, cls and lasttoken is computed here");
+    pooling = kPoolings.at(static_cast<size_t>(number)).second;
+  }
+  if (!pooling) file.fail_missing("pooling_mode_mean_tokens", "must be true, or another way of pooling");
+  return *pooling;
+}
+
+void read_projection(const fs::path& folder, Config& config) {
+  const ConfigFile file((folder / "config.json").string());
+  int64_t in = config.encoder.hidden_size;
+  file.read("in_features", in);
+  if (in != config.encoder.hidden_size)
+    file.fail("in_features", concat("must be the width of the encoder (", config.encoder.hidden_size, ")"));
+  file.read("out_features", config.projection_dim);
+  if (config.projection_dim <= 0) file.fail_missing("out_features", "must be the width of vectors");
+  file.read("bias", config.projection_has_bias);
+  std::string activation = kTanh;
+  file.read("activation_function", activation);
+  if (activation != kTanh && activation != kIdentity)
+    file.fail("activation_function", concat("must be ", kTanh, " or ", kIdentity));
+  config.projection_is_tanh = activation == kTanh;
+}
+
+// Reads what stands behind the encoder, in this order: pooling, a projection, the length.
+void read_modules(const fs::path& path, Folder& folder) {
+  const std::vector<Module> modules = modules_of(path);
+  constexpr std::array<std::string_view, 4> kOrder{"Transformer", "Pooling", "Dense", "Normalize"};
+  size_t next = 0;
+  folder.config.normalizes = false;
+  for (const Module& module : modules) {
+    const auto* const place = std::ranges::find(kOrder, module.type);
+    const auto at = static_cast<size_t>(place - kOrder.begin());
+    if (place == kOrder.end() || at < next || (at > 0 && next == 0))
+      fail_with(PL_ERROR_CONFIG, (path / kModules).string(), ": has a module ", module.type,
+                ": must be one each of Transformer, Pooling, Dense and Normalize, in this order, of which the "
+                "last two may be missing");
+    next = at + 1;
+    if (module.type == "Transformer") {
+      folder.encoder = module.path;
+      const ConfigFile file((module.path / "config.json").string());
+      std::vector<const char*> kinds(encoder::kTextEncoders.begin(), encoder::kTextEncoders.end());
+      folder.config.kind = file.type(kinds);
+      folder.config.encoder = folder.config.row().read(file, folder.config.row().theirs);
+    } else if (module.type == "Pooling") {
+      folder.config.pooling = read_pooling(module.path);
+    } else if (module.type == "Dense") {
+      folder.projection = module.path;
+      read_projection(module.path, folder.config);
+    } else {
+      folder.config.normalizes = true;
+    }
+  }
+  if (next < 2) fail_with(PL_ERROR_CONFIG, (path / kModules).string(), ": must have Transformer and Pooling");
+}
+
+void read_text_rules(const fs::path& path, Folder& folder) {
+  for (const fs::path& place : {folder.encoder / kText, folder.encoder / "tokenizer_config.json"}) {
+    if (!is_there(place)) continue;
+    const ConfigFile file(place.string());
+    if (place.filename() == kText) {
+      hugging_face::check_only(file, "do_lower_case", hugging_face::only({false}));
+      if (int64_t most = 0; file.read("max_seq_length", most), most > 0) folder.max_tokens = most;
+    } else if (const json* const most = file.find("model_max_length");
+               !folder.max_tokens && most != nullptr && most->is_number_unsigned()) {
+      folder.max_tokens = static_cast<int64_t>(std::min<uint64_t>(most->get<uint64_t>(), encoder::kMostWidth));
+    }
+  }
+  if (!is_there(path / kPrompts)) return;
+  const ConfigFile file((path / kPrompts).string());
+  const json* const prompts = file.find("prompts");
+  if (prompts == nullptr || !prompts->is_object()) return;
+  for (const auto& [name, text] : prompts->items())
+    if (text.is_string()) folder.prompts[name] = text;
+}
+
+// The parameters that are in the encoder's folder, or those of the projection.
+hugging_face::NameMap name_map(const Config& config, bool is_projection, int64_t more_tokens = 0) {
+  const Architecture& row = config.row();
+  return {.pieces = [&row, is_projection, more_tokens](const Parameter& parameter) {
+            const bool is_own = parameter.name.starts_with(kProjection);
+            if (is_own != is_projection) return std::vector<hugging_face::Piece>();
+            if (!is_own) return row.pieces(parameter, "", more_tokens);
+            return std::vector<hugging_face::Piece>{
+                {.name = "linear." + hugging_face::after(parameter.name, kProjection),
+                 .transposed = parameter.shape.size() == 2}};
+          },
+          .plain_name = is_projection ? nullptr : row.plain_name};
+}
+
+ordered_json modules_json(const Config& config) {
+  ordered_json modules = ordered_json::array();
+  const auto add = [&](const char* type, const char* path) {
+    modules.push_back({{"idx", modules.size()},
+                       {"name", std::to_string(modules.size())},
+                       {"path", path},
+                       {"type", concat("sentence_transformers.models.", type)}});
+  };
+  add("Transformer", "");
+  add("Pooling", "1_Pooling");
+  if (config.projection_dim > 0) add("Dense", "2_Dense");
+  if (config.normalizes) add("Normalize", config.projection_dim > 0 ? "3_Normalize" : "2_Normalize");
+  return modules;
+}
+
+ordered_json pooling_json(const Config& config) {
+  ordered_json values{{"word_embedding_dimension", config.encoder.hidden_size}};
+  for (const auto& [key, number] : kFlags)
+    values[key] = number >= 0 && kPoolings.at(static_cast<size_t>(number)).second == config.pooling;
+  values["include_prompt"] = true;
+  return values;
+}
+
+void write_json(const fs::path& path, const ordered_json& values) {
+  std::error_code ignored;
+  fs::create_directory(path.parent_path(), ignored);
+  hugging_face::write_text(path.string(), values.dump(2) + "\n");
+}
+
+}  // namespace
+
+std::optional<std::string> kind_of(const fs::path& path) {
+  if (is_there(path / kModules)) return read_folder(path).config.kind;
+  if (!is_there(path / "config.json")) return std::nullopt;
+  const json values = json::parse(files::read_regular((path / "config.json").string(), files::kMostSettings),
+                                  nullptr, /*allow_exceptions=*/false);
+  const json type = values.is_object() ? values.value("model_type", json()) : json();
+  for (const char* kind : encoder::kTextEncoders)
+    if (type == kind) return kind;
+  return std::nullopt;
+}
+
+Folder read_folder(const fs::path& path) {
+  Folder folder{.config = {}, .encoder = path, .projection = {}, .prompts = {}};
+  folder.is_encoder_alone = !is_there(path / kModules);
+  if (folder.is_encoder_alone) {
+    const ConfigFile file((path / "config.json").string());
+    folder.config.kind = file.type({encoder::kTextEncoders.begin(), encoder::kTextEncoders.end()});
+    folder.config.encoder = folder.config.row().read(file, folder.config.row().theirs);
+  } else {
+    read_modules(path, folder);
+  }
+  ConfigFile((folder.encoder / "config.json").string()).name_errors([&] { folder.config.check(); });
+  read_text_rules(path, folder);
+  return folder;
+}
+
+Folder import_model(const fs::path& path, SentenceEncoder& model) {
+  const Config& ours = model.config();
+  Folder folder = read_folder(path);
+  const Config& theirs = folder.config;
+  hugging_face::Differences differences;
+  differences.compare("task.model.kind", ours.kind, theirs.kind);
+  if (ours.kind == theirs.kind) ours.row().compare("task.model.", ours.encoder, theirs.encoder, differences);
+  const bool begins_projection = folder.projection.empty() && ours.projection_dim > 0;
+  if (!folder.projection.empty()) {
+    differences.compare("task.model.projection_dim", ours.projection_dim, theirs.projection_dim);
+    differences.compare("task.model.projection_bias", ours.projection_has_bias, theirs.projection_has_bias);
+  }
+  differences.raise(path.string());
+  const int64_t more = theirs.encoder.vocab_size - ours.encoder.vocab_size;
+  hugging_face::import_weights(folder.encoder.string(), model.parameters(), name_map(ours, false, more));
+  if (ours.projection_dim > 0 && !begins_projection)
+    hugging_face::import_weights(folder.projection.string(), model.parameters(), name_map(ours, true));
+  return folder;
+}
+
+std::string kept_weights(const Folder& folder, const SentenceEncoder& model) {
+  return hugging_face::kept_weights(folder.encoder.string(), model.parameters(),
+                                    name_map(model.config(), false));
+}
+
+std::vector<std::string> export_model(const fs::path& path, const SentenceEncoder& model,
+                                      const TextRules& rules, const hugging_face::FolderTexts& texts) {
+  const Config& config = model.config();
+  const Architecture& row = config.row();
+  const hugging_face::Came came = hugging_face::came_from(texts, {row.type});
+  const hugging_face::NameMap map = name_map(config, false);
+  const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
+  hugging_face::export_weights(path.string(), model.parameters(), map, {}, form);
+  ordered_json values = row.json(config.encoder);
+  if (!came.config.is_null()) {
+    const ConfigFile file = ConfigFile::of("config.json", came.config.dump());
+    values = came.config;
+    hugging_face::take_changes(values, row.json(row.read(file, row.theirs)), row.json(config.encoder));
+  }
+  hugging_face::write_config(path.string(), values, form);
+  write_json(path / kModules, modules_json(config));
+  write_json(path / "1_Pooling" / "config.json", pooling_json(config));
+  if (config.projection_dim > 0) {
+    write_json(path / "2_Dense" / "config.json",
+               {{"in_features", config.encoder.hidden_size},
+                {"out_features", config.projection_dim},
+                {"bias", config.projection_has_bias},
+                {"activation_function", config.projection_is_tanh ? kTanh : kIdentity}});
+    hugging_face::export_weights((path / "2_Dense").string(), model.parameters(), name_map(config, true));
+  }
+  write_json(path / kText, {{"max_seq_length", rules.max_tokens}, {"do_lower_case", false}});
+  write_json(path / kPrompts, {{"prompts", {{"query", rules.query_prompt}, {"document", rules.passage_prompt}}},
+                               {"default_prompt_name", nullptr},
+                               {"similarity_fn_name", "cosine"}});
+  return hugging_face::notes_of(form);
+}
+
+}  // namespace pipeline::sentence_encoder

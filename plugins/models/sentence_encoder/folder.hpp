@@ -1,0 +1,45 @@
+// Folders of sentence-transformers: a Hugging Face folder of an encoder with modules.json, which names what
+// makes vectors of its last layer.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hugging_face/token_ids.hpp"
+#include "plugins/models/sentence_encoder/sentence_encoder.hpp"
+
+namespace pipeline::sentence_encoder {
+
+struct Folder {
+  Config config;                               // with mean pooling where there is no modules.json
+  std::filesystem::path encoder, projection;   // folders within it; the latter empty: none
+  bool is_encoder_alone = true;                // without modules.json
+  std::optional<int64_t> max_tokens;           // of a text, if the folder says it
+  std::map<std::string, std::string> prompts;  // by what they are for: "query"
+};
+
+// Throws an Error that names file, key and value of what we do not compute.
+Folder read_folder(const std::filesystem::path& path);
+// Whether it is one: modules.json, or the config.json of an encoder that we have.
+std::optional<std::string> kind_of(const std::filesystem::path& path);
+
+// From now on the model starts from the folder's weights; its projection as a new model's where the folder has
+// the encoder alone. Ours may have fewer or more tokens at the end. Gives back what was read.
+Folder import_model(const std::filesystem::path& path, SentenceEncoder& model);
+
+// What is kept of the encoder's weights for an export; see hugging_face::kept_weights().
+std::string kept_weights(const Folder& folder, const SentenceEncoder& model);
+
+struct TextRules {
+  int64_t max_tokens;
+  std::string query_prompt, passage_prompt;
+};
+// Writes what sentence-transformers and transformers load, but for the tokenizer. The folder must exist.
+// `came`: see language::export_model(), also for what is given back.
+std::vector<std::string> export_model(const std::filesystem::path& path, const SentenceEncoder& model,
+                                      const TextRules& rules, const hugging_face::FolderTexts& came = {});
+
+}  // namespace pipeline::sentence_encoder

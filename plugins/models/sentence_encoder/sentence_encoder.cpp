@@ -1,0 +1,83 @@
+#include "plugins/models/sentence_encoder/sentence_encoder.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "hugging_face/config_file.hpp"
+#include "transformer/blocks.hpp"
+
+namespace pipeline::sentence_encoder {
+
+at::Tensor of_length_1(const at::Tensor& x) {
+  constexpr double kShortest = 1e-12;  // PyTorch's normalize() has it
+  return x / x.norm(2, -1, /*keepdim=*/true).clamp_min(kShortest);
+}
+
+void Config::check() const {
+  row().check(encoder);
+  hugging_face::check_range("projection_dim", projection_dim, 0, encoder::kMostWidth);
+}
+
+SentenceEncoder::SentenceEncoder(const Config& config, ParameterRegistry::Rule rule) : config_(config) {
+  config_.check();
+  registry_->set_rule(std::move(rule));
+  encoder_.emplace(config_.row(), config_.encoder, *registry_);
+  if (config_.projection_dim == 0) return;
+  const int64_t width = config_.encoder.hidden_size;
+  const double deviation = config_.encoder.initializer_range;
+  projection_ = config_.projection_has_bias
+                    ? transformer::add_linear(*registry_, "projection", width, config_.projection_dim,
+                                              encoder_->units(), deviation)
+                    : transformer::Linear{transformer::add_matrix(*registry_, "projection", width,
+                                                                  config_.projection_dim, encoder_->units(),
+                                                                  deviation),
+                                          {}};
+}
+
+// The mean is a product with a matrix that says which rows are a text's: its bits do not depend on the number
+// of threads, as those of our other products do not.
+at::Tensor SentenceEncoder::pooled(const at::Tensor& rows, const transformer::Ragged& texts) const {
+  if (config_.pooling != Pooling::kMean) return rows.to(at::kFloat);
+  at::Tensor shares = at::zeros({texts.sequences(), texts.rows()}, at::kFloat);
+  for (int64_t text = 0; text < texts.sequences(); ++text)
+    shares[text]
+        .narrow(0, texts.start(text), texts.length(text))
+        .fill_(1.0 / static_cast<double>(std::max<int64_t>(texts.length(text), 1)));
+  return transformer::linear(transformer::to_device(shares, rows.device()), {rows.to(at::kFloat), {}});
+}
+
+at::Tensor SentenceEncoder::vectors(const transformer::PackedBatch& texts, const ForwardPass& pass) const {
+  const transformer::Ragged& rows = texts.sequences;
+  std::vector<int64_t> wanted(static_cast<size_t>(rows.rows()));
+  std::iota(wanted.begin(), wanted.end(), 0);
+  if (config_.pooling != Pooling::kMean) {
+    wanted.clear();
+    for (int64_t text = 0; text < rows.sequences(); ++text)
+      wanted.push_back(config_.pooling == Pooling::kFirst ? rows.start(text) : rows.start(text + 1) - 1);
+  }
+  const at::Tensor out = transformer::run_layers(
+      encoder_->layers(), encoder_->embedded(texts.tokens, texts.positions, pass),
+      encoder_->layer_pass(rows), pass, *registry_, wanted);
+  at::Tensor x = pooled(out, rows);
+  if (projection_.weight.defined())
+    x = pass.run_once(
+        encoder_->units(),
+        [&](const Tensors& in) {
+          const at::Tensor y = transformer::linear(in[0].to(pass.compute), projection_).to(at::kFloat);
+          return Tensors{config_.projection_is_tanh ? y.tanh() : y};
+        },
+        {x})[0];
+  return config_.normalizes ? of_length_1(x) : x;
+}
+
+double SentenceEncoder::flops(const transformer::PackedBatch& texts) const {
+  return encoder_->flops(texts.sequences);
+}
+
+}  // namespace pipeline::sentence_encoder

@@ -1,0 +1,90 @@
+#include "plugins/tasks/embedding/config.hpp"
+
+#include "hugging_face/config_fields.hpp"
+#include "hugging_face/weights.hpp"
+#include "plugins/models/sentence_encoder/folder.hpp"
+
+namespace pipeline::tasks::embedding {
+
+namespace fs = std::filesystem;
+using sentence_encoder::Pooling;
+
+namespace {
+
+constexpr std::pair<const char*, Pooling> kPoolings[] = {
+    {"mean", Pooling::kMean}, {"cls", Pooling::kFirst}, {"lasttoken", Pooling::kLast}};
+
+}  // namespace
+
+void EmbeddingConfig::validate(const ConfigErrors& errors) const {
+  const encoder::Architecture& row = encoder::text_encoder(model.kind);
+  const encoder::Config& sizes = model.encoder;
+  if (sizes.hidden_size % sizes.num_attention_heads != 0)
+    errors("model.num_attention_heads",
+           concat("must divide task.model.hidden_size (", sizes.hidden_size, ")"));
+  if (text.max_tokens > row.most_tokens(sizes))
+    errors("text.max_tokens",
+           concat("must be at most ", row.most_tokens(sizes), ", as task.model.max_position_embeddings = ",
+                  sizes.max_position_embeddings, " makes it",
+                  row.first_position > 0 ? concat(" with the first ", row.first_position, " unused") : ""));
+  if (model.kind == "distilbert" && sizes.layer_norm_eps != row.defaults.layer_norm_eps)
+    errors("model.layer_norm_eps", concat("of distilbert it is ", row.defaults.layer_norm_eps));
+  const int64_t width = model.projection_dim > 0 ? model.projection_dim : sizes.hidden_size;
+  for (const int64_t dimensions : loss.matryoshka)
+    if (dimensions < 1 || dimensions > width)
+      errors("loss.matryoshka", concat("has ", dimensions, ": must be from 1 to the vectors' width (", width, ")"));
+  if (!is_ranking() && loss.symmetric)
+    errors("loss.symmetric", "is of no use with task.objective = \"similarity\"");
+  if (!is_ranking() && !data.negative_column.empty())
+    errors("data.negative_column", "is of no use with task.objective = \"similarity\"");
+  if (query_column() == positive_column())
+    errors("data.positive_column", concat("is task.data.query_column, too (\"", query_column(), "\")"));
+}
+
+sentence_encoder::Config EmbeddingConfig::encoder(int64_t tokens) const {
+  sentence_encoder::Config config{.kind = model.kind,
+                                  .encoder = model.encoder,
+                                  .projection_dim = model.projection_dim,
+                                  .projection_has_bias = model.projection_bias,
+                                  .projection_is_tanh = model.projection_activation == "tanh",
+                                  .normalizes = model.normalize};
+  config.encoder.vocab_size = std::max(tokens, model.encoder.vocab_size);
+  for (const auto& [name, pooling] : kPoolings)
+    if (model.pooling == name) config.pooling = pooling;
+  return config;
+}
+
+void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& init_from,
+                                 const ModelOptions& say) {
+  tokenizer::check_tokenizer(say, config.tokenizer.path);
+  if (init_from.empty()) return;
+  const sentence_encoder::Folder folder = sentence_encoder::read_folder(init_from);
+  const sentence_encoder::Config& theirs = folder.config;
+  const hugging_face::FolderOptions model(say, "model.", folder.encoder / "config.json");
+  model("kind", theirs.kind);
+  hugging_face::tell_fields(model, theirs.row().fields, theirs.encoder, config.model.encoder);
+  if (!folder.is_encoder_alone) {
+    const hugging_face::FolderOptions parts(say, "model.", init_from / "modules.json");
+    for (const auto& [name, pooling] : kPoolings)
+      if (theirs.pooling == pooling) parts("pooling", std::string(name));
+    parts("normalize", theirs.normalizes);
+    parts("projection_dim", theirs.projection_dim);
+    if (theirs.projection_dim > 0) {
+      parts("projection_bias", theirs.projection_has_bias);
+      parts("projection_activation", std::string(theirs.projection_is_tanh ? "tanh" : "none"));
+    }
+  }
+  const int64_t positions = theirs.row().most_tokens(theirs.encoder);
+  if (!say.is_set("text.max_tokens"))
+    say("text.max_tokens", std::min({folder.max_tokens.value_or(config.text.max_tokens), positions}),
+        init_from / "config.json");
+  for (const auto& [key, name] : {std::pair("text.query_prompt", "query"),
+                                  {"text.passage_prompt", "passage"},
+                                  {"text.passage_prompt", "document"}})
+    if (const auto found = folder.prompts.find(name); found != folder.prompts.end() && !found->second.empty())
+      say(key, found->second, init_from / "config_sentence_transformers.json");
+  tokenizer::follow_tokenizer(say, folder.encoder, say.is_set("tokenizer.path"));
+  hugging_face::check_weights(folder.encoder.string());
+}
+
+}  // namespace pipeline::tasks::embedding

@@ -1,0 +1,179 @@
+"""Vectors of texts beside sentence-transformers: its folders are read, trained for four steps and written. Vectors, losses and norms of
+gradients are the same, and it gives the same vectors for what we write.
+
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
+"""
+import json
+import os
+import random
+import shutil
+import tempfile
+
+from comparison import plain_training, run, started, steps_of, worst_of
+
+WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
+BATCH, STEPS, RATE = 4, 4, 1e-3
+# An encoder, how its last layer is pooled, what follows, what is learnt, and from which form of folder.
+CASES = [("bert", "mean", ["Normalize"], {"matryoshka": [32, 12]}, "new"), ("bert", "cls", ["Dense", "Normalize"], {"symmetric": True}, "old"),
+         ("distilbert", "lasttoken", ["Dense"], {"objective": "similarity"}, "new"), ("roberta", "mean", [], {"negatives": 2}, "new"),
+         ("roberta", "mean", [], {"negatives": 1, "symmetric": True, "matryoshka": [32, 16]}, "encoder")]
+OLD_TYPES = {"Transformer": "sentence_transformers.models.Transformer", "Pooling": "sentence_transformers.models.Pooling",
+             "Dense": "sentence_transformers.models.Dense", "Normalize": "sentence_transformers.models.Normalize"}
+
+
+def text():
+    return " ".join(random.choice(WORDS) for _ in range(random.randint(3, 12)))
+
+
+def records(learnt):
+    """No two texts are equal: we know those for one, and sentence-transformers does not."""
+    rows, seen = [], set()
+    while len(rows) < BATCH * STEPS:
+        texts = [text() for _ in range(4)]
+        if len(seen | set(texts)) < len(seen) + 4:
+            continue
+        seen |= set(texts)
+        row = {"anchor": texts[0], "positive": texts[1], "negative": texts[2:2 + learnt.get("negatives", 0)]}
+        rows.append({**row, "score": random.uniform(0, 5)} if "objective" in learnt else row)
+    return rows
+
+
+def make_folder(kind, pooling, parts, form, folder, torch, st):
+    import transformers
+
+    import tokenizer_kinds
+
+    is_bert = kind in ("bert", "distilbert")
+    tokenizer = tokenizer_kinds.bert(400) if is_bert else tokenizer_kinds.roberta(500)
+    names = dict(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]") if is_bert else dict(
+        bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
+    fast = transformers.BertTokenizer(vocab=tokenizer.get_vocab()) if is_bert else transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **names)
+    sizes = dict(dim=32, hidden_dim=64, n_layers=2, n_heads=4, dropout=0.0, attention_dropout=0.0) if kind == "distilbert" else dict(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = transformers.AutoConfig.for_model(kind, vocab_size=len(fast), max_position_embeddings=66, initializer_range=0.2,
+                                               pad_token_id=fast.pad_token_id, **sizes)
+    model = transformers.AutoModel.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms that are not 0 and 1
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+        for embedding in model.modules():  # a token for padding stands in no text: its row is as others here
+            if isinstance(embedding, torch.nn.Embedding):
+                embedding.padding_idx = None
+    inner = os.path.join(os.path.dirname(folder), "encoder")
+    model.save_pretrained(inner)
+    fast.save_pretrained(inner)
+    if form == "encoder":
+        os.rename(inner, folder)
+        return
+    modules = st.sentence_transformer.modules
+    all_modules = [modules.Transformer(inner, max_seq_length=48), modules.Pooling(32, pooling)]
+    all_modules += [modules.Dense(32, 32, bias=form == "old")] * ("Dense" in parts) + [modules.Normalize()] * ("Normalize" in parts)
+    st.SentenceTransformer(modules=all_modules, device="cpu", prompts={"query": "so: "} if form == "new" else None).save(folder)
+    if form == "old":  # as versions before 5.4 wrote it
+        path = os.path.join(folder, "modules.json")
+        with open(path) as file:
+            listed = json.load(file)
+        for module in listed:
+            module["type"] = OLD_TYPES[module["type"].rsplit(".", 1)[1]]
+        with open(path, "w") as file:
+            json.dump(listed, file)
+        with open(os.path.join(folder, "1_Pooling", "config.json"), "w") as file:
+            json.dump({"word_embedding_dimension": 32, **{f"pooling_mode_{name}": name == "cls_token" for name in (
+                "cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")}}, file)
+        with open(os.path.join(folder, "sentence_bert_config.json"), "w") as file:
+            json.dump({"max_seq_length": 48, "do_lower_case": False}, file)
+
+
+def loss_of(model, learnt, st):
+    losses = st.sentence_transformer.losses
+    if "objective" in learnt:
+        return losses.CoSENTLoss(model, scale=20)
+    symmetric = learnt.get("symmetric", False)
+    loss = losses.MultipleNegativesRankingLoss(model, scale=20, **(
+        {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"} if symmetric else {}))
+    return losses.MatryoshkaLoss(model, loss, learnt["matryoshka"]) if "matryoshka" in learnt else loss
+
+
+def theirs(folder, learnt, rows, torch, st, prompt):
+    """[(loss, gradient norm)] of the steps."""
+    model = st.SentenceTransformer(folder, device="cpu").train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
+    loss = loss_of(model, learnt, st)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    seen = []
+    for step in range(STEPS):
+        mine = rows[step * BATCH:(step + 1) * BATCH]
+        columns = [[prompt + row["anchor"] for row in mine], [row["positive"] for row in mine]]
+        columns += [[row["negative"][i] for row in mine] for i in range(learnt.get("negatives", 0))]
+        optimizer.zero_grad()
+        labels = torch.tensor([row["score"] for row in mine]) if "score" in mine[0] else None
+        value = loss([model.preprocess(column) for column in columns], labels)
+        value.backward()
+        seen.append((value.item(), torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9).item()))
+        optimizer.step()
+    return seen
+
+
+def compare(program, work, case):
+    import sentence_transformers as st
+    import torch
+    from safetensors.torch import load_file
+
+    kind, pooling, parts, learnt, form = case
+    torch.manual_seed(0)
+    random.seed(1)
+    folder = os.path.join(work, "folder")
+    make_folder(kind, pooling, parts, form, folder, torch, st)
+    rows = records(learnt)
+    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    columns = 'query_column = "anchor", positive_column = "positive"' + (
+        f', negative_column = "negative", negatives = {learnt["negatives"]}' if "negatives" in learnt else "")
+    loss = ", ".join(f"{key} = {json.dumps(learnt[key])}" for key in ("symmetric", "matryoshka") if key in learnt)
+    objective = learnt.get("objective", "ranking")
+    with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
+        file.write(f"""[run]
+dir = "run"
+device = "cpu"
+[task]
+plugin = "embedding"
+objective = "{objective}"
+data = {{ train = "texts.jsonl", test = "texts.jsonl", {columns} }}
+loss = {{ {loss} }}
+{plain_training("folder", BATCH, STEPS, RATE)}""")
+    prompt = "so: " if form == "new" else ""
+
+    def check_vectors(what, model_folder, run_folder):
+        ours = load_file(os.path.join(work, run_folder, "submission-files", "embeddings.safetensors"))["embeddings"]
+        model = st.SentenceTransformer(model_folder, device="cpu")
+        expected = torch.tensor(model.encode([prompt + row["anchor"] for row in rows]))
+        worst = (ours - expected).abs().max().item()
+        assert ours.shape == expected.shape and worst < 2e-5, f"{kind}, {what}: {worst}\n{ours}\n{expected}"
+        return worst
+
+    run(program, work, "predict", "texts.toml", "--checkpoint", "folder")
+    read = check_vectors("read", folder, "run")
+    expected = theirs(folder, learnt, rows, torch, st, prompt)
+    shutil.rmtree(os.path.join(work, "run"))
+    run(program, work, "run", "texts.toml")
+    ours = steps_of(os.path.join(work, "run"), "loss", "grad_norm")
+    worst = worst_of(ours, expected, f"{case}")
+    run(program, work, "predict", "texts.toml")
+    run(program, work, "export", "texts.toml")
+    written = check_vectors("written", os.path.join(work, "run", "export"), "run")
+    print(f"{kind}, {pooling}, {parts}, {learnt}, {form}: vectors differ by {read:.1e} (read) and {written:.1e} (written), "
+          f"losses and norms of {STEPS} steps by {worst[0]:.1e} and {worst[1]:.1e}", flush=True)
+
+
+def main():
+    arguments = started("program", "sentence_transformers", "torch", "transformers", "tokenizers", "safetensors")
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as work:
+            compare(arguments.program, work, case)
+
+
+if __name__ == "__main__":
+    main()
