@@ -14,8 +14,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::string kRun =
-    reproducible_run("embedding") + R"(data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
+const std::string kRun = reproducible_run("embedding") +
+                         R"(data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
 tokenizer.vocab_size = 280
 model = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32, max_position_embeddings = 48, hidden_dropout = 0.0, attention_dropout = 0.0 }
 text.max_tokens = 40
@@ -134,9 +134,11 @@ TEST_F(EmbeddingRun, IsJudgedByACollection) {
               kNoises[static_cast<size_t>(i % 6)] + " " + number + R"( times"})" + "\n";
     if (i >= 6) continue;
     queries += R"({"_id": "q)" + number + R"(", "text": "a )" + kAnimals[static_cast<size_t>(i)] + "\"}\n";
-    if (i < 5) judged += "q" + number + "\td" + number + "\t1\nq" + number + "\td" + std::to_string(i + 6) + "\t2\n";
+    if (i < 5)
+      judged += "q" + number + "\td" + number + "\t1\nq" + number + "\td" + std::to_string(i + 6) + "\t2\n";
   }
-  corpus += R"({"_id": "q0", "text": "a cat"})" "\n";  // the same name as a query
+  corpus += R"({"_id": "q0", "text": "a cat"})"
+            "\n";  // the same name as a query
   write_text(path("beir/corpus.jsonl"), corpus);
   write_text(path("beir/queries.jsonl"), queries);
   write_text(path("beir/qrels/test.tsv"), judged);
@@ -148,7 +150,8 @@ TEST_F(EmbeddingRun, IsJudgedByACollection) {
   EXPECT_GT(figures["recall_10"], 0.3);
   EXPECT_EQ(figures["recall_100"], 1);
   std::filesystem::rename(path("beir/qrels/test.tsv"), path("beir/qrels/other.tsv"));
-  EXPECT_THAT(call("run", sets + Words{"run.dir=bad"}).ended(2).err, HasSubstr("qrels/test.tsv: is not there"));
+  EXPECT_THAT(call("run", sets + Words{"run.dir=bad"}).ended(2).err,
+              HasSubstr("qrels/test.tsv: is not there"));
 }
 
 TEST_F(EmbeddingRun, NamesWhatCannotBeLearnt) {

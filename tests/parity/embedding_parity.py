@@ -16,7 +16,7 @@ BATCH, STEPS, RATE = 4, 4, 1e-3
 # An encoder, how its last layer is pooled, what follows, what is learnt, and from which form of folder.
 CASES = [("bert", "mean", ["Normalize"], {"matryoshka": [32, 12]}, "new"), ("bert", "cls", ["Dense", "Normalize"], {"symmetric": True}, "old"),
          ("distilbert", "lasttoken", ["Dense"], {"objective": "similarity"}, "new"), ("roberta", "mean", [], {"negatives": 2}, "new"),
-         ("roberta", "mean", [], {"negatives": 1, "symmetric": True, "matryoshka": [32, 16]}, "encoder")]
+         ("xlm-roberta", "mean", [], {"negatives": 1, "symmetric": True, "matryoshka": [32, 16]}, "encoder")]
 OLD_TYPES = {"Transformer": "sentence_transformers.models.Transformer", "Pooling": "sentence_transformers.models.Pooling",
              "Dense": "sentence_transformers.models.Dense", "Normalize": "sentence_transformers.models.Normalize"}
 
@@ -39,12 +39,16 @@ def records(learnt):
 
 
 def make_folder(kind, pooling, parts, form, folder, torch, st):
+    import tokenizers
     import transformers
 
     import tokenizer_kinds
+    import tokenizer_samples
 
     is_bert = kind in ("bert", "distilbert")
-    tokenizer = tokenizer_kinds.bert(400) if is_bert else tokenizer_kinds.roberta(500)
+    words = tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace()])
+    tokenizer = tokenizer_kinds.bert(400) if is_bert else tokenizer_kinds.roberta(500) if kind == "roberta" else tokenizer_kinds.xlm_roberta(
+        tokenizer_samples.TRAINING * 3, words)
     names = dict(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]") if is_bert else dict(
         bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
     fast = transformers.BertTokenizer(vocab=tokenizer.get_vocab()) if is_bert else transformers.PreTrainedTokenizerFast(
@@ -143,6 +147,7 @@ plugin = "embedding"
 objective = "{objective}"
 data = {{ train = "texts.jsonl", test = "texts.jsonl", {columns} }}
 loss = {{ {loss} }}
+{"model.normalize = false" if form == "encoder" else ""}
 {plain_training("folder", BATCH, STEPS, RATE)}""")
     prompt = "so: " if form == "new" else ""
 

@@ -101,4 +101,28 @@ def roberta(vocab_size):
     return tokenizer
 
 
+def xlm_roberta(training, pre_tokenizer, normalizer=None):
+    """Unigrams that sentencepiece trains, with its table of characters, in the numbering of XLM-RoBERTa."""
+    import io
+
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(training), model_writer=model, vocab_size=300, model_type="unigram",
+                                             normalization_rule_name="nmt_nfkc", character_coverage=0.98, minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    vocabulary = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    vocabulary += [(piece.piece, piece.score) for piece in proto.pieces[3:]] + [("<mask>", 0.0)]
+    tokenizer = tokenizers.Tokenizer(models.Unigram(vocabulary, 3))
+    characters = tokenizers.normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    tokenizer.normalizer = tokenizers.normalizers.Sequence([characters, *normalizer]) if normalizer else characters
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", tokenizers.AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return tokenizer
+
+
 KINDS = {"smol_lm": smol_lm, "llama3": llama3, "qwen2": qwen2}

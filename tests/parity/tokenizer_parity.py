@@ -205,29 +205,39 @@ def compare_clip(report, tool, texts):
 DECOMPOSED_SINCE = {0x11938}
 
 
+def compare_characters(report, tool, tokenizers, name, file, left_out=()):
+    """Every character by itself, as a word and within one, with a vocabulary of all that they become."""
+    characters = [c for plane in PROBED for c in plane if not 0xD800 <= c < 0xE000 and c not in left_out]
+    probes = ["".join(f"a{chr(c)}b {chr(c)} " for c in characters[i:i + 16]) for i in range(0, len(characters), 16)]
+    bare = tokenizers.Tokenizer.from_str(json.dumps(file))
+    words = {word for probe in probes for word, _ in bare.pre_tokenizer.pre_tokenize_str(bare.normalizer.normalize_str(probe))}
+    vocabulary = file["model"]["vocab"]
+    for word in sorted(words - {token if isinstance(token, str) else token[0] for token in vocabulary}):
+        if isinstance(vocabulary, dict):
+            vocabulary[word] = len(vocabulary)
+        else:
+            vocabulary.append([word, -3.0])
+    file["added_tokens"] = []
+    whole = tokenizers.Tokenizer.from_str(json.dumps(file))
+    with tempfile.TemporaryDirectory() as folder:
+        whole.save(os.path.join(folder, "tokenizer.json"))
+        report.compare(f"{name}: ids of all characters", probes, tool.encode(folder, [probe.encode() for probe in probes]),
+                       [e.ids for e in whole.encode_batch_fast(probes, add_special_tokens=False)])
+
+
 def compare_word_piece(report, tool, tokenizers, texts):
-    """BERT's, cased or not; every character by itself, as a word and within one, with a vocabulary of what they become."""
+    """BERT's, cased or not, as tokenizer.json and vocab.txt have it; RoBERTa's."""
     import tokenizer_kinds
     import transformers
 
-    characters = [c for plane in PROBED for c in plane if not 0xD800 <= c < 0xE000 and c not in CASED_SINCE_16 | DECOMPOSED_SINCE]
-    probes = ["".join(f"a{chr(c)}b {chr(c)} " for c in characters[i:i + 16]) for i in range(0, len(characters), 16)]
     for name, normalizer in (("uncased", {}), ("cased", {"lowercase": False}), ("with accents", {"strip_accents": False}),
                              ("bare", {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False})):
         theirs = tokenizer_kinds.bert(900, **normalizer)
-        words = {word for probe in probes for word, _ in theirs.pre_tokenizer.pre_tokenize_str(theirs.normalizer.normalize_str(probe))}
-        file = json.loads(theirs.to_str())
-        vocabulary = file["model"]["vocab"]
-        for word in sorted(words - set(vocabulary)):
-            vocabulary[word] = len(vocabulary)
-        whole = tokenizers.Tokenizer.from_str(json.dumps(file))
-        with tempfile.TemporaryDirectory() as folder:
-            whole.save(os.path.join(folder, "tokenizer.json"))
-            report.compare(f"WordPiece, {name}: ids of all characters", probes, tool.encode(folder, [probe.encode() for probe in probes]),
-                           [e.ids for e in whole.encode_batch_fast(probes, add_special_tokens=False)])
+        if name in ("uncased", "with accents"):
+            compare_characters(report, tool, tokenizers, f"WordPiece, {name}", json.loads(theirs.to_str()), CASED_SINCE_16 | DECOMPOSED_SINCE)
         with tempfile.TemporaryDirectory() as folder:
             compare_kind(report, tool, tokenizers, f"WordPiece, {name}", theirs, folder, texts + ["[CLS] a [MASK]b[SEP]", "word" * 26, "x" * 101])
-        compare_added(report, tool, tokenizers, f"WordPiece, {name}", json.loads(theirs.to_str()), texts)
+    compare_added(report, tool, tokenizers, "WordPiece", json.loads(tokenizer_kinds.bert(900).to_str()), texts)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as lines:
         theirs = transformers.BertTokenizer(vocab=tokenizer_kinds.bert(900, lowercase=False).get_vocab(), do_lower_case=False)
         theirs.save_pretrained(folder)
@@ -241,6 +251,24 @@ def compare_word_piece(report, tool, tokenizers, texts):
                            tool.encode(path, [text.encode() for text in texts]), expected)
     with tempfile.TemporaryDirectory() as folder:
         compare_kind(report, tool, tokenizers, "RoBERTa", tokenizer_kinds.roberta(600), folder, texts)
+
+
+def compare_unigrams(report, tool, tokenizers, texts, training):
+    """XLM-RoBERTa's, in the forms that files have."""
+    import tokenizer_kinds
+    from tokenizers import Regex
+    from tokenizers.normalizers import Replace, Strip
+    from tokenizers.pre_tokenizers import Metaspace, Sequence, WhitespaceSplit
+
+    words = Sequence([WhitespaceSplit(), Metaspace()])
+    for name, cut, steps in (("words", words, []), ("spaces", words, [Replace(Regex(" {2,}"), " ")]), (
+            "spaces joined", Metaspace(), [Strip(left=False, right=True), Replace(Regex(" {2,}"), "\u2581")])):
+        theirs = tokenizer_kinds.xlm_roberta(training, cut, steps)
+        with tempfile.TemporaryDirectory() as folder:
+            compare_kind(report, tool, tokenizers, f"unigrams, {name}", theirs, folder, texts + ["<s> a <mask>b</s>", "word" * 26, "  a  b\n\nc  "])
+        if name == "words":
+            compare_characters(report, tool, tokenizers, "unigrams", json.loads(theirs.to_str()))
+            compare_added(report, tool, tokenizers, "unigrams", json.loads(theirs.to_str()), texts)
 
 
 def added_tokens(tokenizers):
@@ -416,6 +444,7 @@ def main():
         compare_added(report, tool, tokenizers, kind, json.loads(make(600).to_str()), texts)
     compare_clip(report, tool, texts)
     compare_word_piece(report, tool, tokenizers, texts)
+    compare_unigrams(report, tool, tokenizers, texts, samples.TRAINING * 3)
     with tempfile.TemporaryDirectory() as folder:
         compare_training(report, tool, tokenizers, "a few sentences", folder, samples.TRAINING, 512, 2)
         compare_training(report, tool, tokenizers, "random texts", folder, samples.random_texts(20000, seed=2), 4096, 2)

@@ -1,5 +1,5 @@
-// BERT (Devlin et al., arXiv:1810.04805), RoBERTa (Liu et al., arXiv:1907.11692), XLM-RoBERTa (Conneau et al.,
-// arXiv:1911.02116) and DistilBERT (Sanh et al., arXiv:1910.01108): norms follow residual additions.
+// BERT (Devlin et al., arXiv:1810.04805), RoBERTa (Liu et al., arXiv:1907.11692), XLM-RoBERTa (Conneau et
+// al., arXiv:1911.02116) and DistilBERT (Sanh et al., arXiv:1910.01108): norms follow residual additions.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -42,7 +42,9 @@ hugging_face::ModelFields<Config> fields(const Keys& keys) {
       Field("max_position_embeddings", &Config::max_position_embeddings,
             "rows of the table of positions: tokens of a text at most; of (xlm-)roberta two more")
           .range(3, kMostWidth),
-      Field("hidden_size", &Config::hidden_size, "width").range(1, kMostWidth).called(keys.width)
+      Field("hidden_size", &Config::hidden_size, "width")
+          .range(1, kMostWidth)
+          .called(keys.width)
           .checked_as(keys.width),
       Field("num_hidden_layers", &Config::num_hidden_layers, "layers")
           .range(1, kMostLayers)
@@ -63,8 +65,7 @@ hugging_face::ModelFields<Config> fields(const Keys& keys) {
       Field("initializer_range", &Config::initializer_range, "standard deviation of initial weights")
           .positive()
           .of_run(),
-      Field("hidden_dropout", &Config::hidden_dropout,
-            "of the embedding, and before each residual addition")
+      Field("hidden_dropout", &Config::hidden_dropout, "of the embedding, and before each residual addition")
           .share()
           .of_run()
           .called(keys.dropout)
@@ -95,7 +96,8 @@ Architecture bert() {
   all.push_back(Field("type_vocab_size", &Config::type_vocab_size,
                       "rows of the table that tells a text from one that follows it")
                     .range(1, kMostWidth));
-  all.push_back(Field("layer_norm_eps", &Config::layer_norm_eps, "added to the variance in norms").positive());
+  all.push_back(
+      Field("layer_norm_eps", &Config::layer_norm_eps, "added to the variance in norms").positive());
   return {.name = "bert",
           .type = "bert",
           .config_class = "BertConfig",
@@ -159,18 +161,15 @@ Architecture distilbert() {
                        .dropout = "dropout",
                        .attention_dropout = "attention_dropout"});
   row.others = {{"sinusoidal_pos_embds", kWithoutEffect},  // how the table began
-                {"pad_token_id", kWithoutEffect},
-                {"eos_token_id", kWithoutEffect},
-                {"bos_token_id", kWithoutEffect},
-                {"tie_word_embeddings", kWithoutEffect},
-                {"tie_weights_", kWithoutEffect},
-                {"qa_dropout", kWithoutEffect},
+                {"pad_token_id", kWithoutEffect},         {"eos_token_id", kWithoutEffect},
+                {"bos_token_id", kWithoutEffect},         {"tie_word_embeddings", kWithoutEffect},
+                {"tie_weights_", kWithoutEffect},         {"qa_dropout", kWithoutEffect},
                 {"seq_classif_dropout", kWithoutEffect}};
   row.written = {{"architectures", {"DistilBertModel"}}, {"pad_token_id", 0}, {"torch_dtype", "float32"}};
   row.names.types = nullptr;
   row.names.layers = "transformer.layer.";
-  row.names.layer = {"sa_layer_norm", "attention.qkv",  "attention.out_lin",
-                     "output_layer_norm", "ffn.lin1", "ffn.lin2"};
+  row.names.layer = {"sa_layer_norm",     "attention.qkv", "attention.out_lin",
+                     "output_layer_norm", "ffn.lin1",      "ffn.lin2"};
   row.names.qkv = {"q_lin", "k_lin", "v_lin"};
   return row;
 }

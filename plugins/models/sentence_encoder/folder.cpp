@@ -63,7 +63,8 @@ std::vector<Module> modules_of(const fs::path& folder) {
     if (!type.is_string() || !own.is_string()) refuse("has a module without type or path");
     const std::string name = type;
     modules.push_back({name.substr(name.rfind('.') + 1), folder / std::string(own)});
-    if (!own.get<std::string>().empty() && fs::path(std::string(own)).lexically_normal().string().starts_with(".."))
+    if (!own.get<std::string>().empty() &&
+        fs::path(std::string(own)).lexically_normal().string().starts_with(".."))
       refuse(concat("module ", name, " is in ", std::string(own), ", which is not within the folder"));
   }
   return modules;
@@ -85,7 +86,8 @@ Pooling read_pooling(const fs::path& folder) {
     bool is_set = false;
     file.read(key, is_set);
     if (!is_set) continue;
-    if (number < 0 || pooling) file.fail(key, "must be false: one of mean, cls and lasttoken is computed here");
+    if (number < 0 || pooling)
+      file.fail(key, "must be false: one of mean, cls and lasttoken is computed here");
     pooling = kPoolings.at(static_cast<size_t>(number)).second;
   }
   if (!pooling) file.fail_missing("pooling_mode_mean_tokens", "must be true, or another way of pooling");
@@ -118,9 +120,10 @@ void read_modules(const fs::path& path, Folder& folder) {
     const auto* const place = std::ranges::find(kOrder, module.type);
     const auto at = static_cast<size_t>(place - kOrder.begin());
     if (place == kOrder.end() || at < next || (at > 0 && next == 0))
-      fail_with(PL_ERROR_CONFIG, (path / kModules).string(), ": has a module ", module.type,
-                ": must be one each of Transformer, Pooling, Dense and Normalize, in this order, of which the "
-                "last two may be missing");
+      fail_with(
+          PL_ERROR_CONFIG, (path / kModules).string(), ": has a module ", module.type,
+          ": must be one each of Transformer, Pooling, Dense and Normalize, in this order, of which the "
+          "last two may be missing");
     next = at + 1;
     if (module.type == "Transformer") {
       folder.encoder = module.path;
@@ -149,7 +152,8 @@ void read_text_rules(const fs::path& path, Folder& folder) {
       if (int64_t most = 0; file.read("max_seq_length", most), most > 0) folder.max_tokens = most;
     } else if (const json* const most = file.find("model_max_length");
                !folder.max_tokens && most != nullptr && most->is_number_unsigned()) {
-      folder.max_tokens = static_cast<int64_t>(std::min<uint64_t>(most->get<uint64_t>(), encoder::kMostWidth));
+      folder.max_tokens =
+          static_cast<int64_t>(std::min<uint64_t>(most->get<uint64_t>(), encoder::kMostWidth));
     }
   }
   if (!is_there(path / kPrompts)) return;
@@ -163,14 +167,15 @@ void read_text_rules(const fs::path& path, Folder& folder) {
 // The parameters that are in the encoder's folder, or those of the projection.
 hugging_face::NameMap name_map(const Config& config, bool is_projection, int64_t more_tokens = 0) {
   const Architecture& row = config.row();
-  return {.pieces = [&row, is_projection, more_tokens](const Parameter& parameter) {
-            const bool is_own = parameter.name.starts_with(kProjection);
-            if (is_own != is_projection) return std::vector<hugging_face::Piece>();
-            if (!is_own) return row.pieces(parameter, "", more_tokens);
-            return std::vector<hugging_face::Piece>{
-                {.name = "linear." + hugging_face::after(parameter.name, kProjection),
-                 .transposed = parameter.shape.size() == 2}};
-          },
+  return {.pieces =
+              [&row, is_projection, more_tokens](const Parameter& parameter) {
+                const bool is_own = parameter.name.starts_with(kProjection);
+                if (is_own != is_projection) return std::vector<hugging_face::Piece>();
+                if (!is_own) return row.pieces(parameter, "", more_tokens);
+                return std::vector<hugging_face::Piece>{
+                    {.name = "linear." + hugging_face::after(parameter.name, kProjection),
+                     .transposed = parameter.shape.size() == 2}};
+              },
           .plain_name = is_projection ? nullptr : row.plain_name};
 }
 
@@ -282,9 +287,10 @@ std::vector<std::string> export_model(const fs::path& path, const SentenceEncode
     hugging_face::export_weights((path / "2_Dense").string(), model.parameters(), name_map(config, true));
   }
   write_json(path / kText, {{"max_seq_length", rules.max_tokens}, {"do_lower_case", false}});
-  write_json(path / kPrompts, {{"prompts", {{"query", rules.query_prompt}, {"document", rules.passage_prompt}}},
-                               {"default_prompt_name", nullptr},
-                               {"similarity_fn_name", "cosine"}});
+  write_json(path / kPrompts,
+             {{"prompts", {{"query", rules.query_prompt}, {"document", rules.passage_prompt}}},
+              {"default_prompt_name", nullptr},
+              {"similarity_fn_name", "cosine"}});
   return hugging_face::notes_of(form);
 }
 

@@ -40,7 +40,8 @@ at::Tensor keys_of(const at::Tensor& texts, int64_t width) {
   return key;
 }
 
-// Slot after slot: (texts of a row * G, ...) of (G, texts of a row, ...), without the first `from` of each row.
+// Slot after slot: (texts of a row * G, ...) of (G, texts of a row, ...), without the first `from` of each
+// row.
 at::Tensor by_slots(const at::Tensor& texts, int64_t from) {
   return texts.narrow(1, from, texts.size(1) - from).transpose(0, 1).flatten(0, 1);
 }
@@ -94,8 +95,7 @@ at::Tensor RankingLoss::begin(const at::Tensor& rows) {
       const at::Tensor by_query = logits(space, block, {0, text_keys_.size(0)});
       of_queries.push_back(at::logsumexp(by_query, 1));
       right.push_back(by_query.narrow(1, first, block.count).diagonal());
-      if (options_.is_symmetric)
-        of_texts.push_back(at::logsumexp(logits(space, {0, count}, block), 0));
+      if (options_.is_symmetric) of_texts.push_back(at::logsumexp(logits(space, {0, count}, block), 0));
     }
     space.of_queries = at::cat(of_queries);
     at::Tensor sums = space.of_queries;
@@ -163,10 +163,10 @@ at::Tensor SimilarityLoss::losses(const at::Tensor& rows) const {
   const at::Tensor is_lower = score.unsqueeze(0) < score.unsqueeze(1);  // (higher, lower)
   at::Tensor sum = at::zeros({}, rows.options());
   for (const int64_t dimensions : options_.dimensions.empty() ? whole : options_.dimensions) {
-    const at::Tensor cosine = (of_length_1(rows.narrow(1, 0, dimensions)) *
-                               of_length_1(rows.narrow(1, width_, dimensions)))
-                                  .sum(1) /
-                              options_.temperature;
+    const at::Tensor cosine =
+        (of_length_1(rows.narrow(1, 0, dimensions)) * of_length_1(rows.narrow(1, width_, dimensions)))
+            .sum(1) /
+        options_.temperature;
     // By rows first: a sum over all at once would depend on the number of threads.
     const at::Tensor by_rows = at::logsumexp(
         (cosine.unsqueeze(0) - cosine.unsqueeze(1)).masked_fill(is_lower.logical_not(), kNever), 1);

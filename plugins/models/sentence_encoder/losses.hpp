@@ -42,8 +42,8 @@ class RankingLoss {
   // Of one size of vectors: texts are all right ones, then all negatives.
   struct Space {
     int64_t dimensions;
-    at::Tensor queries, texts;           // (G, d), (M, d), of length 1
-    at::Tensor of_queries, of_texts;     // (G) logarithms of the softmaxes' sums; the latter where symmetric
+    at::Tensor queries, texts;        // (G, d), (M, d), of length 1
+    at::Tensor of_queries, of_texts;  // (G) logarithms of the softmaxes' sums; the latter where symmetric
   };
   struct Range {
     int64_t first, count;

@@ -31,13 +31,13 @@ SentenceEncoder::SentenceEncoder(const Config& config, ParameterRegistry::Rule r
   if (config_.projection_dim == 0) return;
   const int64_t width = config_.encoder.hidden_size;
   const double deviation = config_.encoder.initializer_range;
-  projection_ = config_.projection_has_bias
-                    ? transformer::add_linear(*registry_, "projection", width, config_.projection_dim,
-                                              encoder_->units(), deviation)
-                    : transformer::Linear{transformer::add_matrix(*registry_, "projection", width,
-                                                                  config_.projection_dim, encoder_->units(),
-                                                                  deviation),
-                                          {}};
+  projection_ =
+      config_.projection_has_bias
+          ? transformer::add_linear(*registry_, "projection", width, config_.projection_dim,
+                                    encoder_->units(), deviation)
+          : transformer::Linear{transformer::add_matrix(*registry_, "projection", width,
+                                                        config_.projection_dim, encoder_->units(), deviation),
+                                {}};
 }
 
 // The mean is a product with a matrix that says which rows are a text's: its bits do not depend on the number
@@ -61,18 +61,18 @@ at::Tensor SentenceEncoder::vectors(const transformer::PackedBatch& texts, const
     for (int64_t text = 0; text < rows.sequences(); ++text)
       wanted.push_back(config_.pooling == Pooling::kFirst ? rows.start(text) : rows.start(text + 1) - 1);
   }
-  const at::Tensor out = transformer::run_layers(
-      encoder_->layers(), encoder_->embedded(texts.tokens, texts.positions, pass),
-      encoder_->layer_pass(rows), pass, *registry_, wanted);
+  const at::Tensor out =
+      transformer::run_layers(encoder_->layers(), encoder_->embedded(texts.tokens, texts.positions, pass),
+                              encoder_->layer_pass(rows), pass, *registry_, wanted);
   at::Tensor x = pooled(out, rows);
   if (projection_.weight.defined())
-    x = pass.run_once(
-        encoder_->units(),
-        [&](const Tensors& in) {
-          const at::Tensor y = transformer::linear(in[0].to(pass.compute), projection_).to(at::kFloat);
-          return Tensors{config_.projection_is_tanh ? y.tanh() : y};
-        },
-        {x})[0];
+    x = pass.run_once(encoder_->units(),
+                      [&](const Tensors& in) {
+                        const at::Tensor y =
+                            transformer::linear(in[0].to(pass.compute), projection_).to(at::kFloat);
+                        return Tensors{config_.projection_is_tanh ? y.tanh() : y};
+                      },
+                      {x})[0];
   return config_.normalizes ? of_length_1(x) : x;
 }
 

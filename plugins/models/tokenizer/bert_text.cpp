@@ -58,8 +58,8 @@ std::string BertText::normalized(std::string_view text) const {
   each_character(text, [&](uint32_t character, std::string_view bytes) {
     if (cleans && is_in(kRemoved, character)) return;
     // Not all that parts words is white space to this step.
-    const bool is_blank = cleans && is_space(character) && character != '\v' && character != '\f' &&
-                          character != 0x85;
+    const bool is_blank =
+        cleans && is_space(character) && character != '\v' && character != '\f' && character != 0x85;
     const bool is_ideograph = parts_ideographs && is_in(kIdeographs, character);
     if (is_ideograph) clean += ' ';
     clean += is_blank ? std::string_view(" ") : bytes;

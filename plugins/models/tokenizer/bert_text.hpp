@@ -8,10 +8,10 @@ namespace pipeline::tokenizer {
 
 // How BERT's tokenizers read a text: BertNormalizer and BertPreTokenizer of Hugging Face's tokenizers.
 struct BertText {
-  bool cleans = true;              // control characters go, white space becomes U+0020
-  bool parts_ideographs = true;    // each of Chinese writing is a word
-  bool strips_accents = true;      // in normal form D, without its nonspacing marks
-  bool lowers = true;              // small letters
+  bool cleans = true;            // control characters go, white space becomes U+0020
+  bool parts_ideographs = true;  // each of Chinese writing is a word
+  bool strips_accents = true;    // in normal form D, without its nonspacing marks
+  bool lowers = true;            // small letters
 
   std::string normalized(std::string_view text) const;
 };

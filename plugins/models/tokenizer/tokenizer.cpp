@@ -19,7 +19,7 @@
 #include "tokenizer/sentence_piece.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
-#include "tokenizer/word_piece.hpp"
+#include "tokenizer/word_tokenizer.hpp"
 
 namespace pipeline::tokenizer {
 namespace {
@@ -55,8 +55,8 @@ std::string read_kept(const fs::path& path) {
 TokenizerPtr read_tokenizer(const std::string& path) {
   if (const auto model = SentencePiece::find_model(path); !model.empty())
     return std::make_shared<const SentencePiece>(SentencePiece::load(model));
-  if (const auto words = WordPiece::find(path); !words.empty())
-    return std::make_shared<const WordPiece>(WordPiece::load(words));
+  if (const auto words = WordTokenizer::find(path); !words.empty())
+    return std::make_shared<const WordTokenizer>(WordTokenizer::load(words));
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));
 }
 
@@ -95,7 +95,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
 }
 
 bool has_tokenizer(const std::filesystem::path& folder) {
-  return SentencePiece::has_model(folder) || has_byte_level_files(folder) || !WordPiece::find(folder).empty();
+  return SentencePiece::has_model(folder) || has_byte_level_files(folder) ||
+         !WordTokenizer::find(folder).empty();
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {
@@ -117,7 +118,7 @@ TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name)
   if (is_packed(state)) {
     const NamedFiles files = named(unpack(state, name), name + ": ");
     if (SentencePiece::is_kind_of(files)) return std::make_shared<const SentencePiece>(files);
-    if (WordPiece::is_kind_of(files)) return std::make_shared<const WordPiece>(files);
+    if (WordTokenizer::is_kind_of(files)) return std::make_shared<const WordTokenizer>(files);
   }
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::from_state(state, name));
 }

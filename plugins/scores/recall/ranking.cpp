@@ -12,7 +12,7 @@ namespace pipeline::recall {
 namespace {
 
 constexpr int64_t kQueryBlock = 256;  // queries whose similarities are in memory at a time
-constexpr size_t kJudged = 10;   // ranks that nDCG and MRR look at
+constexpr size_t kJudged = 10;        // ranks that nDCG and MRR look at
 
 double discount(size_t rank) { return 1 / std::log2(1 + static_cast<double>(rank)); }
 
@@ -79,7 +79,8 @@ RankingFigures rank(const JudgedQueries& judged) {
       ndcg.push_back(gain / ideal);
       mrr.push_back(reciprocal);
       for (size_t k = 0; k < kRankedAt.size(); ++k) {
-        const auto end = nearest.begin() + static_cast<std::ptrdiff_t>(std::min(kRankedAt[k], nearest.size()));
+        const auto end =
+            nearest.begin() + static_cast<std::ptrdiff_t>(std::min(kRankedAt[k], nearest.size()));
         recall[k].push_back(
             static_cast<double>(std::count_if(nearest.begin(), end, [](double grade) { return grade > 0; })) /
             static_cast<double>(best.size()));

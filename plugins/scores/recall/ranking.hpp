@@ -29,7 +29,7 @@ struct RankingFigures {
     std::optional<intervals::Interval> interval;  // 95%
   };
   Mean ndcg_10;  // gains are grades, discounts log2(1 + rank), 1 for the best order (Järvelin and Kekäläinen)
-  Mean mrr_10;   // 1 / rank of the first that answers, 0 behind 10
+  Mean mrr_10;                                // 1 / rank of the first that answers, 0 behind 10
   std::array<Mean, kRankedAt.size()> recall;  // share of what answers among the first so many
 };
 

@@ -68,8 +68,7 @@ constexpr uint64_t kMostTensors = 10'000, kMostBytes = uint64_t{4} << 30,  // of
 class SafetensorsFiles : public VectorFiles {
  public:
   // Without `rows` there is one tensor, in one file.
-  explicit SafetensorsFiles(Vectors what)
-      : SafetensorsFiles(what.rows != nullptr, std::move(what)) {}
+  explicit SafetensorsFiles(Vectors what) : SafetensorsFiles(what.rows != nullptr, std::move(what)) {}
 
  private:
   SafetensorsFiles(bool are_several, Vectors what)

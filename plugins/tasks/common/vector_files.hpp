@@ -22,8 +22,8 @@ namespace pipeline::tasks::common {
 struct Vectors {
   uint64_t samples;
   int64_t width;
-  std::string name;                               // of the files: "embeddings"
-  std::function<int64_t(uint64_t id)> rows = {};  // of a sample that has several; none: each has one
+  std::string name;                                     // of the files: "embeddings"
+  std::function<int64_t(uint64_t id)> rows = {};        // of a sample that has several; none: each has one
   std::function<std::string(uint64_t id)> tensor = {};  // then: what its tensor is called
   std::map<std::string, std::string> metadata = {};     // of safetensors
   std::vector<parquet::ParquetWriter::Column> columns = {};  // of a table, beside the vector

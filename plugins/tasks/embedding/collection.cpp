@@ -56,17 +56,17 @@ Judged read_judgements(const fs::path& path) {
   const auto column = [](const char* name) {
     return records::Column{.name = name, .required = true, .takes = records::Column::kValues};
   };
-  records::read_table(
-      path.string(), sources::Format::kTsv, {column("query-id"), column("corpus-id"), column("score")},
-      [&](records::Row&& row) {
-        const auto grade = records::label_number(*row.fields[2]);
-        if (!grade)
-          throw files::DataError(concat(path.string(), ":", row.line, ": score = \"", *row.fields[2],
-                                        "\": must be a number"));
-        ++report.used;
-        judged[*row.fields[0]].emplace_back(*row.fields[1], *grade);
-      },
-      report, {});
+  records::read_table(path.string(), sources::Format::kTsv,
+                      {column("query-id"), column("corpus-id"), column("score")},
+                      [&](records::Row&& row) {
+                        const auto grade = records::label_number(*row.fields[2]);
+                        if (!grade)
+                          throw files::DataError(concat(path.string(), ":", row.line, ": score = \"",
+                                                        *row.fields[2], "\": must be a number"));
+                        ++report.used;
+                        judged[*row.fields[0]].emplace_back(*row.fields[1], *grade);
+                      },
+                      report, {});
   if (report.used == 0) throw files::DataError(report.nothing_usable(path.string()));
   return judged;
 }
@@ -79,8 +79,9 @@ bool is_collection(const std::string& folder) {
 
 Collection::Collection(std::string of, std::string named) : folder(std::move(of)), split(std::move(named)) {
   if (!is_there(judgements()))
-    throw files::DataError(concat(judgements(), ": is not there: it says which documents of ", folder,
-                                  " answer which queries, a line \"query-id, corpus-id, score\" each, with tabs"));
+    throw files::DataError(
+        concat(judgements(), ": is not there: it says which documents of ", folder,
+               " answer which queries, a line \"query-id, corpus-id, score\" each, with tabs"));
   state = files::hash128(files::read_regular(judgements(), uint64_t{1} << 30)).hex();
 }
 
@@ -116,7 +117,8 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
                                   .keys = {files::hash128(one.name)},
                                   .judgements = {}},
                                  tokens, {}, encoder.vocabulary_size));
-        if (const auto found = answers.find(one.name); found != answers.end()) found->second = std::move(tokens);
+        if (const auto found = answers.find(one.name); found != answers.end())
+          found->second = std::move(tokens);
       },
       report.records, on_block, report.drops);
   uint64_t unanswered = 0;
@@ -146,10 +148,9 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
   if (queries.empty())
     throw files::DataError(concat(collection.judgements(), ": no query of ", (folder / kQueries).string(),
                                   " has a document of ", kCorpus, " with a score above 0"));
-  report.notes = concat(folder.string(), ": ", queries.size(), queries.size() == 1 ? " query" : " queries", " of ",
-                        collection.split, ", ", files::counted(documents.size(), "document"), "\n");
-  if (unanswered > 0)
-    report.notes += concat(unanswered, " more left out, which no document answers\n");
+  report.notes = concat(folder.string(), ": ", queries.size(), queries.size() == 1 ? " query" : " queries",
+                        " of ", collection.split, ", ", files::counted(documents.size(), "document"), "\n");
+  if (unanswered > 0) report.notes += concat(unanswered, " more left out, which no document answers\n");
   report.used = queries.size() + documents.size();
   for (auto* list : {&queries, &documents})
     for (std::string& sample : *list) {

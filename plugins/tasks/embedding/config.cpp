@@ -24,15 +24,16 @@ void EmbeddingConfig::validate(const ConfigErrors& errors) const {
            concat("must divide task.model.hidden_size (", sizes.hidden_size, ")"));
   if (text.max_tokens > row.most_tokens(sizes))
     errors("text.max_tokens",
-           concat("must be at most ", row.most_tokens(sizes), ", as task.model.max_position_embeddings = ",
-                  sizes.max_position_embeddings, " makes it",
+           concat("must be at most ", row.most_tokens(sizes),
+                  ", as task.model.max_position_embeddings = ", sizes.max_position_embeddings, " makes it",
                   row.first_position > 0 ? concat(" with the first ", row.first_position, " unused") : ""));
   if (model.kind == "distilbert" && sizes.layer_norm_eps != row.defaults.layer_norm_eps)
     errors("model.layer_norm_eps", concat("of distilbert it is ", row.defaults.layer_norm_eps));
   const int64_t width = model.projection_dim > 0 ? model.projection_dim : sizes.hidden_size;
   for (const int64_t dimensions : loss.matryoshka)
     if (dimensions < 1 || dimensions > width)
-      errors("loss.matryoshka", concat("has ", dimensions, ": must be from 1 to the vectors' width (", width, ")"));
+      errors("loss.matryoshka",
+             concat("has ", dimensions, ": must be from 1 to the vectors' width (", width, ")"));
   if (!is_ranking() && loss.symmetric)
     errors("loss.symmetric", "is of no use with task.objective = \"similarity\"");
   if (!is_ranking() && !data.negative_column.empty())

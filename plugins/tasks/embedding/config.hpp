@@ -27,13 +27,14 @@ struct DataOptions : sources::SplitOptions {
   void describe(Options& o) {
     o("train", train, "pairs of texts: JSON, Parquet, CSV or TSV; a file, a pattern or a folder");
     o.group("source", source);
-    describe_others(o,
-                    "in place of val: this share of the pairs of train is evaluated and not learnt from; "
-                    "chosen by a hash of their first texts, so that equal ones stay together",
-                    "the same, to evaluate or predict at the end; or a folder as BEIR has them, with corpus.jsonl, "
-                    "queries.jsonl and qrels/test.tsv; empty: none",
-                    "the same, or a folder as BEIR has them (qrels/dev.tsv), to evaluate during training; "
-                    "empty: none");
+    describe_others(
+        o,
+        "in place of val: this share of the pairs of train is evaluated and not learnt from; "
+        "chosen by a hash of their first texts, so that equal ones stay together",
+        "the same, to evaluate or predict at the end; or a folder as BEIR has them, with corpus.jsonl, "
+        "queries.jsonl and qrels/test.tsv; empty: none",
+        "the same, or a folder as BEIR has them (qrels/dev.tsv), to evaluate during training; "
+        "empty: none");
     o("query_column", query_column,
       "column of the first texts; empty: \"anchor\", or \"sentence1\" with task.objective = \"similarity\"");
     o("positive_column", positive_column,
@@ -68,10 +69,13 @@ struct ModelConfig {
   void describe(Options& o) {
     o("kind", kind, "architecture").choices({"bert", "distilbert", "roberta", "xlm-roberta"}).of_model();
     hugging_face::describe_fields(o, encoder::text_encoder("bert").fields, encoder);
-    o("pooling", pooling, "which tokens of the last layer become the vector: the mean of all, the first, or the last")
+    o("pooling", pooling,
+      "which tokens of the last layer become the vector: the mean of all, the first, or the last")
         .choices({"mean", "cls", "lasttoken"})
         .follows();
-    o("projection_dim", projection_dim, "width of a linear layer behind it; 0: there is none").min(0).of_model();
+    o("projection_dim", projection_dim, "width of a linear layer behind it; 0: there is none")
+        .min(0)
+        .of_model();
     o("projection_activation", projection_activation, "of that layer").choices({"none", "tanh"}).follows();
     o("projection_bias", projection_bias, "whether that layer has a bias").of_model();
     o("normalize", normalize, "vectors have length 1").follows();
@@ -99,7 +103,8 @@ struct LossConfig {
     o("symmetric", symmetric,
       "of ranking: the mean of finding the text that belongs to a query among all, and the query of a text");
     o("matryoshka", matryoshka,
-      "widths to which vectors may be cut later, such as [768, 256, 64]: the losses at all of them add up; empty: "
+      "widths to which vectors may be cut later, such as [768, 256, 64]: the losses at all of them add up; "
+      "empty: "
       "the whole width");
   }
 };

@@ -97,7 +97,8 @@ stores::TokenReport read_pairs(const records::PairSource& source, bool is_scored
           }
         };
         take(record.second, facts.positives);
-        if (facts.positives.empty() && source.columns.second_required) return {.sample = {}, .name = record.id};
+        if (facts.positives.empty() && source.columns.second_required)
+          return {.sample = {}, .name = record.id};
         if (is_scored && !record.extra.empty()) {
           const auto score = records::label_number(record.extra);
           if (!score)

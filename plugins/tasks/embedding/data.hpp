@@ -14,8 +14,8 @@
 
 namespace pipeline::tasks::embedding {
 
-using stores::TokenSample;
 using files::Hash128;
+using stores::TokenSample;
 
 // How texts become tokens.
 struct Encoder {
@@ -23,7 +23,9 @@ struct Encoder {
   std::string query_prompt, passage_prompt;
   uint32_t vocabulary_size;
 
-  std::vector<int32_t> of_query(std::string_view text) const { return encode(query_prompt + std::string(text)); }
+  std::vector<int32_t> of_query(std::string_view text) const {
+    return encode(query_prompt + std::string(text));
+  }
   std::vector<int32_t> of_passage(std::string_view text) const {
     return encode(passage_prompt + std::string(text));
   }
@@ -37,7 +39,7 @@ struct Judgement {
 
 // What a sample is about, beside its tokens. Its first text may stand alone; others belong to it, or seem to.
 struct Facts {
-  std::string name, text;  // the first text, as it is written
+  std::string name, text;                      // the first text, as it is written
   std::vector<uint32_t> positives, negatives;  // tokens of each
   std::optional<float> score;                  // of similarity
   // Of collections with judgements: the names of the first text and of its positive, and what all judge.

@@ -52,7 +52,8 @@ class Writer {
 
   void operator()(const std::string& name, double value, const std::optional<intervals::Interval>& interval) {
     sink_.figure(name, value, PL_BETTER_HIGHER);
-    line_ += concat("\n  ", name, std::string(12 - std::min<size_t>(name.size(), 11), ' '), figures::decimal(value));
+    line_ += concat("\n  ", name, std::string(12 - std::min<size_t>(name.size(), 11), ' '),
+                    figures::decimal(value));
     if (!is_full_ || !interval) return;
     sink_.figure(name + "_low", interval->low, PL_BETTER_HIGHER);
     sink_.figure(name + "_high", interval->high, PL_BETTER_HIGHER);
@@ -77,7 +78,8 @@ struct KeyOrder {
 std::vector<Metric> Embedding::metrics() {
   if (!config().is_ranking())
     return {{.name = "loss", .help = "of an evaluation batch (train.micro_batch pairs), in nats"}};
-  return {{.name = "loss", .help = "of a pair among those of its evaluation batch (train.micro_batch samples), in nats"},
+  return {{.name = "loss",
+           .help = "of a pair among those of its evaluation batch (train.micro_batch samples), in nats"},
           {.name = "accuracy",
            .help = "share of queries whose own text is the nearest in that batch",
            .better = PL_BETTER_HIGHER}};
@@ -118,7 +120,8 @@ void Embedding::evaluate(const EmbeddingBatch& batch, EvaluationSink& sink) {
   for (size_t i = 0; i < batch.ids.size(); row += batch.counts[i++]) {
     const uint64_t id = batch.ids[i];
     if (!config().is_ranking()) {
-      const at::Tensor cosine = sentence_encoder::of_length_1(vectors.narrow(0, static_cast<int64_t>(row), 2)).prod(0).sum();
+      const at::Tensor cosine =
+          sentence_encoder::of_length_1(vectors.narrow(0, static_cast<int64_t>(row), 2)).prod(0).sum();
       const std::vector<float> both{batch.scores[i], cosine.item<float>()};
       sink.record(id, kScored, bytes_of(both));
       continue;
@@ -133,7 +136,9 @@ void Embedding::evaluate(const EmbeddingBatch& batch, EvaluationSink& sink) {
     const bool is_collection = !judgements.empty();
     if (!is_collection) judgements.push_back({batch.keys[row + 1], 1});
     std::string query(files::bytes_of(batch.keys[row]));
-    query.append(bytes_of(row_of(vectors, row))).append(is_collection ? "c" : "p").append(files::bytes_of(judgements));
+    query.append(bytes_of(row_of(vectors, row)))
+        .append(is_collection ? "c" : "p")
+        .append(files::bytes_of(judgements));
     sink.record(id, kQuery, query);
   }
 }
@@ -223,8 +228,7 @@ void Embedding::report_similarity(const Report& report, const ReportSink& sink) 
   const bool is_full = report.purpose == Purpose::kEvaluate;
   Writer write(sink, is_full);
   write("spearman", *value, is_full ? intervals::resampled(each, of) : std::nullopt);
-  write.send(concat(files::counted(scores.size(), "pair"),
-                    is_full ? "; 95% intervals over pairs:" : ""));
+  write.send(concat(files::counted(scores.size(), "pair"), is_full ? "; 95% intervals over pairs:" : ""));
 }
 
 void Embedding::open_vector_files(Split split) {

@@ -119,12 +119,14 @@ void Embedding::warn_of_cut_texts() const {
         for (const auto* list : {&facts.positives, &facts.negatives})
           sizes.insert(sizes.end(), list->begin(), list->end());
         all += sizes.size();
-        cut += static_cast<uint64_t>(std::ranges::count_if(sizes, [&](uint32_t size) { return size > most; }));
+        cut +=
+            static_cast<uint64_t>(std::ranges::count_if(sizes, [&](uint32_t size) { return size > most; }));
       }
   });
   if (cut > 0)
-    context().warn(cut, " of ", all, " training texts are longer than task.text.max_tokens = ",
-                   config().text.max_tokens, " and are cut");
+    context().warn(cut, " of ", all,
+                   " training texts are longer than task.text.max_tokens = ", config().text.max_tokens,
+                   " and are cut");
 }
 
 std::shared_ptr<sentence_encoder::SentenceEncoder> Embedding::build_model() {
@@ -195,8 +197,8 @@ EmbeddingBatch Embedding::make_batch(const LoadRequest& request) const {
   require_ids(batch.texts.tokens, tokenizer()->vocab_size(), "token");
   batch.columns = at::empty({static_cast<int64_t>(batch.keys.size()), kTextKey}, at::kFloat);
   for (size_t i = 0; i < batch.keys.size(); ++i)
-    sentence_encoder::write_key(
-        batch.keys[i], batch.columns.data_ptr<float>() + i * static_cast<size_t>(kTextKey));
+    sentence_encoder::write_key(batch.keys[i],
+                                batch.columns.data_ptr<float>() + i * static_cast<size_t>(kTextKey));
   batch.ids.assign(request.ids.begin(), request.ids.end());
   batch.split = request.split;
   return batch;
@@ -237,8 +239,8 @@ void Embedding::import_model(const fs::path& path) {
   if (folder.is_encoder_alone)
     context().info("weights    of ", path.string(), ", an encoder: vectors are ", config().model.pooling,
                    "-pooled", config().model.projection_dim > 0 ? ", and the layer behind is new" : "");
-  tokenizer::Files files = files::with_data_errors(
-      [&] { return tokenizer::files_of(folder.encoder, {"config.json"}); });
+  tokenizer::Files files =
+      files::with_data_errors([&] { return tokenizer::files_of(folder.encoder, {"config.json"}); });
   files[hugging_face::kWeightsText] = sentence_encoder::kept_weights(folder, model());
   tokenizer().replace(tokenizer()->with(files));
 }
@@ -253,6 +255,7 @@ void Embedding::export_model(const fs::path& folder) {
 
 }  // namespace pipeline::tasks::embedding
 
-PIPELINE_TASK(pipeline::tasks::embedding::Embedding, "embedding", "1.0.0",
-              "Texts become vectors: what belongs together is near, over the global batch. Weight decay: matrices "
-              "and embeddings; not biases and norms")
+PIPELINE_TASK(
+    pipeline::tasks::embedding::Embedding, "embedding", "1.0.0",
+    "Texts become vectors: what belongs together is near, over the global batch. Weight decay: matrices "
+    "and embeddings; not biases and norms")

@@ -20,11 +20,11 @@
 namespace pipeline::tasks::embedding {
 
 struct EmbeddingBatch {
-  transformer::PackedBatch texts;    // of all samples, one after another
-  std::vector<size_t> counts;        // texts of each sample: its first, then a positive, then negatives
-  std::vector<Hash128> keys;         // of each text; equal ones are one
-  at::Tensor columns;                // (texts, kTextKey) the same, for the loss
-  std::vector<float> scores;         // of similarity, one a sample
+  transformer::PackedBatch texts;  // of all samples, one after another
+  std::vector<size_t> counts;      // texts of each sample: its first, then a positive, then negatives
+  std::vector<Hash128> keys;       // of each text; equal ones are one
+  at::Tensor columns;              // (texts, kTextKey) the same, for the loss
+  std::vector<float> scores;       // of similarity, one a sample
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
 
@@ -39,9 +39,8 @@ struct EmbeddingBatch {
   }
 };
 
-class Embedding
-    : public common::TokenizerTask<
-          GlobalLossTask<EmbeddingConfig, sentence_encoder::SentenceEncoder, EmbeddingBatch>> {
+class Embedding : public common::TokenizerTask<
+                      GlobalLossTask<EmbeddingConfig, sentence_encoder::SentenceEncoder, EmbeddingBatch>> {
   using Base = TokenizerTask;
 
  public:
@@ -91,7 +90,8 @@ class Embedding
   void open_corpus();
   records::PairSource source_of(const sources::SourceFiles& files, Split split,
                                 const files::SplitPart& part) const;
-  text::Reading reading_of(const sources::SourceFiles& files, Split split, const files::SplitPart& part) const;
+  text::Reading reading_of(const sources::SourceFiles& files, Split split,
+                           const files::SplitPart& part) const;
   Encoder encoder(bool is_collection) const;
   std::vector<int64_t> framed(std::vector<int64_t> tokens) const;
   void warn_of_cut_texts() const;

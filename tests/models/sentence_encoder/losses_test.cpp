@@ -33,8 +33,8 @@ at::Tensor rows_of(const Keys& keys) {
   return texts.view({kRows, -1});
 }
 
-// All texts differ, but for: equal queries, equal right texts, a right text among the negatives, and negatives
-// that are not there.
+// All texts differ, but for: equal queries, equal right texts, a right text among the negatives, and
+// negatives that are not there.
 Keys awkward() {
   Keys keys;
   for (int64_t r = 0; r < kRows; ++r) keys.push_back({10 * r + 1, 10 * r + 2, 10 * r + 3, 10 * r + 4});
@@ -69,9 +69,9 @@ at::Tensor formula(const at::Tensor& rows, const Keys& keys, const LossOptions& 
           if (t == 1) asked.push_back(logit(r, i, 1));
         }
       const at::Tensor forward = at::logsumexp(at::stack(found), 0) - logit(i, i, 1);
-      loss = loss + (options.is_symmetric
-                         ? (forward + at::logsumexp(at::stack(asked), 0) - logit(i, i, 1)) / 2
-                         : forward);
+      loss =
+          loss + (options.is_symmetric ? (forward + at::logsumexp(at::stack(asked), 0) - logit(i, i, 1)) / 2
+                                       : forward);
     }
     losses.push_back(loss);
   }

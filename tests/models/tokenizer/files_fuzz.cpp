@@ -1,6 +1,7 @@
 // Any bytes as a tokenizer's file: a TokenizerError, or a tokenizer that works and comes back from its text.
 // The first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
-// c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
+// w of WordPiece or unigrams, c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the
+// recorded vocabulary.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
+#include "tokenizer/word_tokenizer.hpp"
 
 using namespace pipeline;
 using pipeline::tests::require;
@@ -39,6 +41,12 @@ void read_sentence_piece(const std::string& content) {
       require(id >= 0 && static_cast<size_t>(id) < pieces->bytes.size());
 }
 
+void read_words(const std::string& content) {
+  const tokenizer::WordTokenizer read(tokenizer::NamedFiles{{"tokenizer.json", {"fuzz", content}}});
+  const std::vector<int32_t> ids = read.encode("The cat's 1,234\n\xff äöü ▁ <s> [SEP] 文本");
+  static_cast<void>(read.decode(ids));  // checks them
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -47,6 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   tokenizer::Vocabulary vocabulary;
   try {
     if (data[0] == 's') return read_sentence_piece(content), 0;
+    if (data[0] == 'w') return read_words(content), 0;
     if (data[0] == 'p') return require(tokenizer::tokenizer_of_state(content, "fuzz")->vocab_size() > 0), 0;
     vocabulary = parse(static_cast<char>(data[0]), content);
   } catch (const tokenizer::TokenizerError&) {

@@ -13,19 +13,18 @@
 
 namespace pipeline::tokenizer {
 
-// WordPiece as BERT has it (Devlin et al., arXiv:1810.04805): words and punctuation, each cut from its left
-// into the longest tokens that there are, "play", "##ing"; a word that cannot be cut is the unknown token.
-// The ids are those of Hugging Face's tokenizers. What begins and ends a text are [CLS] and [SEP], or what
-// the files call so. Immutable, cheap to copy, and safe for any thread.
-class WordPiece final : public Tokenizer {
+// WordPiece and unigrams, as the encoders of texts have them, with the ids of Hugging Face's tokenizers. What
+// begins and ends a text are [CLS] and [SEP], or what the files call so. Immutable, cheap to copy, and safe
+// for any thread.
+class WordTokenizer final : public Tokenizer {
  public:
   // The file of a folder, or this file, that such a tokenizer is read from: tokenizer.json, else vocab.txt.
   // Empty: there is none.
   static std::filesystem::path find(const std::filesystem::path& path);
   static bool is_kind_of(const NamedFiles& files);
   // Throws TokenizerError with the file and the entry that is wrong.
-  static WordPiece load(const std::filesystem::path& file);
-  explicit WordPiece(const NamedFiles& files);
+  static WordTokenizer load(const std::filesystem::path& file);
+  explicit WordTokenizer(const NamedFiles& files);
 
   void encode_append(std::string_view text, std::vector<int32_t>& ids,
                      SpecialTokens special = SpecialTokens::kAsText,
