@@ -38,35 +38,15 @@ def records(learnt):
     return rows
 
 
-def make_folder(kind, pooling, parts, form, folder, torch, st):
-    import tokenizers
+def make_folder(kind, pooling, parts, form, folder, st):
     import transformers
 
-    import tokenizer_kinds
-    import tokenizer_samples
+    import encoder_folders
 
-    is_bert = kind in ("bert", "distilbert")
-    words = tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace()])
-    tokenizer = tokenizer_kinds.bert(400) if is_bert else tokenizer_kinds.roberta(500) if kind == "roberta" else tokenizer_kinds.xlm_roberta(
-        tokenizer_samples.TRAINING * 3, words)
-    names = dict(cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]") if is_bert else dict(
-        bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
-    fast = transformers.BertTokenizer(vocab=tokenizer.get_vocab()) if is_bert else transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, **names)
-    sizes = dict(dim=32, hidden_dim=64, n_layers=2, n_heads=4, dropout=0.0, attention_dropout=0.0) if kind == "distilbert" else dict(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    config = transformers.AutoConfig.for_model(kind, vocab_size=len(fast), max_position_embeddings=66, initializer_range=0.2,
-                                               pad_token_id=fast.pad_token_id, **sizes)
-    model = transformers.AutoModel.from_config(config)
-    with torch.no_grad():
-        for parameter in model.parameters():  # biases and norms that are not 0 and 1
-            parameter.add_(torch.randn_like(parameter) * 0.05)
-        for embedding in model.modules():  # a token for padding stands in no text: its row is as others here
-            if isinstance(embedding, torch.nn.Embedding):
-                embedding.padding_idx = None
+    tokenizer = encoder_folders.make_tokenizer(kind)
     inner = os.path.join(os.path.dirname(folder), "encoder")
-    model.save_pretrained(inner)
-    fast.save_pretrained(inner)
+    encoder_folders.make_model(transformers.AutoModel, kind, tokenizer).save_pretrained(inner)
+    tokenizer.save_pretrained(inner)
     if form == "encoder":
         os.rename(inner, folder)
         return
@@ -103,7 +83,7 @@ def theirs(folder, learnt, rows, torch, st, prompt):
     """[(loss, gradient norm)] of the steps."""
     model = st.SentenceTransformer(folder, device="cpu").train()
     for module in model.modules():
-        if isinstance(module, torch.nn.Embedding):
+        if isinstance(module, torch.nn.Embedding):  # a token for padding stands in no text: its row is as others here
             module.padding_idx = None
     loss = loss_of(model, learnt, st)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
@@ -130,7 +110,7 @@ def compare(program, work, case):
     torch.manual_seed(0)
     random.seed(1)
     folder = os.path.join(work, "folder")
-    make_folder(kind, pooling, parts, form, folder, torch, st)
+    make_folder(kind, pooling, parts, form, folder, st)
     rows = records(learnt)
     with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)

@@ -51,9 +51,13 @@ struct Names {
   transformer::LayerNames layer;
   std::vector<const char*> qkv = {"q_proj", "k_proj", "v_proj"}, up = {};  // in folders
   const char *query_norm = nullptr, *key_norm = nullptr;
-  // For proteins: the last norm; the table that makes logits, without which it is the words'; its bias; and
-  // the head for labels of residues.
-  const char *last_norm = nullptr, *decoder = nullptr, *head_bias = nullptr, *of_residues = nullptr;
+  // For proteins: the last norm; the table that makes logits, without which it is the words'; and the head
+  // for labels of residues.
+  const char *last_norm = nullptr, *decoder = nullptr, *of_residues = nullptr;
+  // Of the head that tells hidden tokens: see TokenHead. in_folder, of texts: what stands before an encoder's
+  // names where there is a head; tied_head: what the words are called once more.
+  const char *head_dense = "lm_head.dense", *head_norm = "lm_head.layer_norm", *head_bias = nullptr;
+  const char *in_folder = "", *tied_head = "";
 };
 
 struct Architecture {
@@ -71,10 +75,11 @@ struct Architecture {
   Names names;
 
   bool is_causal = false;
-  bool has_biases = true;      // of the layers' matrices, and of the last norm
-  bool is_gated = false;       // SwiGLU
-  bool is_post_norm = false;   // norms follow each residual addition instead of beginning what is added
-  int64_t first_position = 0;  // row of the table for a text's first token
+  bool head_has_own_gelu = true;  // the exact one, whatever hidden_act is
+  bool has_biases = true;         // of the layers' matrices, and of the last norm
+  bool is_gated = false;          // SwiGLU
+  bool is_post_norm = false;      // norms follow each residual addition instead of beginning what is added
+  int64_t first_position = 0;     // row of the table for a text's first token
   bool decays_words = true;
   // What a layer adds is divided by sqrt(layers / 36) first.
   bool divides_branches = false;

@@ -123,7 +123,13 @@ Architecture bert() {
                     .layers = "encoder.layer.",
                     .layer = {"attention.output.LayerNorm", "attention.self.qkv", "attention.output.dense",
                               "output.LayerNorm", "intermediate.dense", "output.dense"},
-                    .qkv = {"query", "key", "value"}},
+                    .qkv = {"query", "key", "value"},
+                    .head_dense = "cls.predictions.transform.dense",
+                    .head_norm = "cls.predictions.transform.LayerNorm",
+                    .head_bias = "cls.predictions.bias",
+                    .in_folder = "bert.",
+                    .tied_head = "cls.predictions.decoder.weight"},
+          .head_has_own_gelu = false,
           .is_post_norm = true,
           .plain_name = plain_name};
 }
@@ -141,6 +147,12 @@ Architecture roberta(const char* type, const char* config_class, const char* cla
   row.written["architectures"] = {std::string(classes) + "Model"};
   row.written["pad_token_id"] = 1;
   row.first_position = 2;
+  row.names.head_dense = "lm_head.dense";
+  row.names.head_norm = "lm_head.layer_norm";
+  row.names.head_bias = "lm_head.bias";
+  row.names.in_folder = "roberta.";
+  row.names.tied_head = "lm_head.decoder.weight";
+  row.head_has_own_gelu = true;
   for (auto& other : row.others)
     if (other.key == std::string_view("pad_token_id")) other.use = only({1});
   return row;
@@ -167,6 +179,11 @@ Architecture distilbert() {
                 {"seq_classif_dropout", kWithoutEffect}};
   row.written = {{"architectures", {"DistilBertModel"}}, {"pad_token_id", 0}, {"torch_dtype", "float32"}};
   row.names.types = nullptr;
+  row.names.head_dense = "vocab_transform";
+  row.names.head_norm = "vocab_layer_norm";
+  row.names.head_bias = "vocab_projector.bias";
+  row.names.in_folder = "distilbert.";
+  row.names.tied_head = "vocab_projector.weight";
   row.names.layers = "transformer.layer.";
   row.names.layer = {"sa_layer_norm",     "attention.qkv", "attention.out_lin",
                      "output_layer_norm", "ffn.lin1",      "ffn.lin2"};

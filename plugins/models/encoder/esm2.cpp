@@ -148,8 +148,8 @@ const Architecture& esm2() {
                           "intermediate.dense", "output.dense"},
                 .qkv = {"query", "key", "value"},
                 .last_norm = "esm.encoder.emb_layer_norm_after",
-                .head_bias = "lm_head.bias",
-                .of_residues = "classifier"},
+                .of_residues = "classifier",
+                .head_bias = "lm_head.bias"},
       .decays_words = false,
       .read_tokenizer =
           [](const std::string& folder) {

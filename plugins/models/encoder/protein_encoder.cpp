@@ -11,7 +11,6 @@
 #include "heads/label_folder.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/protein/label_head.hpp"
-#include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/layer_norm.hpp"
 
@@ -43,23 +42,9 @@ ProteinEncoder::ProteinEncoder(const Architecture& row, const Config& config,
     label_head_.emplace(parameters_, *config_.label, config_.hidden_size, config_.initializer_range,
                         row_.names.of_residues);
   else
-    add_head();
+    head_ = TokenHead(row_, config_, parameters_, encoder_->words());
   adapters::add_lora(parameters_, lora_, row_.lora_targets(config_), encoder_->layers());
   start_from_adapter();
-}
-
-void ProteinEncoder::add_head() {
-  const int64_t width = config_.hidden_size, tokens = config_.vocab_size;
-  const double deviation = config_.initializer_range;
-  const Names& names = row_.names;
-  head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
-  head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, config_.layer_norm_eps);
-  head_weight_ = encoder_->words();
-  if (names.decoder != nullptr)
-    head_weight_ = parameters_.add(
-        {.name = std::string(names.decoder) + ".weight", .shape = {tokens, width}, .forms = PL_FORM_BFLOAT16},
-        normal(deviation));
-  head_bias_ = parameters_.add({.name = names.head_bias, .shape = {tokens}, .decay = false}, constant(0));
 }
 
 void ProteinEncoder::start_from_adapter() {
@@ -127,11 +112,6 @@ protein::Embeddings ProteinEncoder::embeddings(const protein::PackedProteins& ba
   return {.residues = rows_of_x(residues), .chains = rows_of_x(chains)};
 }
 
-at::Tensor ProteinEncoder::head_input(const at::Tensor& x, at::ScalarType compute) const {
-  return transformer::gelu(transformer::norm_linear(x, last_norm_, head_dense_, compute).to(x.scalar_type()),
-                           transformer::Gelu::kExact);
-}
-
 at::Tensor ProteinEncoder::with_label_outputs(
     const protein::PackedProteins& batch, const ForwardPass& pass,
     const std::function<at::Tensor(const at::Tensor&)>& then) const {
@@ -157,27 +137,21 @@ LossSum ProteinEncoder::loss(const protein::PackedProteins& batch, const Forward
     return LossSum(with_label_outputs(
         batch, pass, [&](const at::Tensor& outputs) { return label_head_->loss(outputs, batch); }));
   const at::Tensor targets = from_table(token_table(), batch.targets);
-  const Tensors out =
-      pass.run_once(0,
-                    [&](const Tensors& in) {
-                      const LossSum loss = transformer::cross_entropy_head(
-                          head_input(in[0], pass.compute), targets, head_norm_, head_weight_,
-                          {.scale = pass.scale, .compute = pass.compute, .factor_is_one = true}, head_bias_);
-                      return Tensors{loss.sum, loss.scaled};
-                    },
-                    {body(batch, pass)});
+  const Tensors out = pass.run_once(0,
+                                    [&](const Tensors& in) {
+                                      const LossSum loss = head_.loss(in[0], last_norm_, targets, pass);
+                                      return Tensors{loss.sum, loss.scaled};
+                                    },
+                                    {body(batch, pass)});
   return {out[0], out[1]};
 }
 
 at::Tensor ProteinEncoder::logits(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   const at::NoGradGuard no_grad;
   TORCH_CHECK(!label_head_, "the model predicts labels: it has no head for masked residues");
-  return pass.run_once(0,
-                       [&](const Tensors& in) {
-                         return Tensors{transformer::head_logits(head_input(in[0], pass.compute), head_norm_,
-                                                                 head_weight_, pass.compute, head_bias_)};
-                       },
-                       {body(batch, pass)})[0];
+  return pass.run_once(
+      0, [&](const Tensors& in) { return Tensors{head_.logits(in[0], last_norm_, pass.compute)}; },
+      {body(batch, pass)})[0];
 }
 
 protein::Outputs ProteinEncoder::outputs(const protein::PackedProteins& batch,
@@ -210,7 +184,7 @@ double ProteinEncoder::flops(const protein::PackedProteins& batch) const {
                           : encoder_->layer_flops(rows, rows, all_pairs);
   const double head = label_head_
                           ? label_head_->products(targets, all_pairs, width)
-                          : 2 * targets * (width * width + width * static_cast<double>(head_bias_.numel()));
+                          : 2 * targets * (width * width + width * static_cast<double>(head_.tokens()));
   const double others = encoder_->layer_flops(rows, rows, all_pairs);
   return 3 * (static_cast<double>(config_.num_hidden_layers - 1) * others + last + head);
 }

@@ -14,6 +14,7 @@
 #include "plugins/models/encoder/encoder.hpp"
 #include "plugins/models/encoder/protein_folder.hpp"
 #include "plugins/models/encoder/sequences.hpp"
+#include "plugins/models/encoder/token_head.hpp"
 #include "plugins/models/protein/label_head.hpp"
 #include "plugins/models/protein/protein_model.hpp"
 
@@ -57,12 +58,9 @@ class ProteinEncoder : public protein::ProteinModel {
   at::Tensor embedded(const Sequences& sequences, const ForwardPass& pass) const;
   // The last layer's output at the target rows, for labels of chains at <cls>: (T, C).
   at::Tensor body(const protein::PackedProteins& batch, const ForwardPass& pass) const;
-  // gelu(norm(x) W + b), fp32: what the head's own norm takes.
-  at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
   // Calls `then` with what the label head gives for a batch, within unit 0.
   at::Tensor with_label_outputs(const protein::PackedProteins& batch, const ForwardPass& pass,
                                 const std::function<at::Tensor(const at::Tensor&)>& then) const;
-  void add_head();
   void start_from_adapter();
   void set_extras(Extras extras);
 
@@ -71,9 +69,7 @@ class ProteinEncoder : public protein::ProteinModel {
   adapters::LoraOptions lora_;
   std::optional<Encoder> encoder_;
   transformer::Norm last_norm_;
-  transformer::Linear head_dense_;
-  transformer::Norm head_norm_;
-  at::Tensor head_weight_, head_bias_;            // (tokens, C), which may be the words; (tokens)
+  TokenHead head_;
   std::optional<protein::LabelHead> label_head_;  // in place of this head: for labels
   at::Tensor frequencies_;                        // of the rotary positions
   Extras extras_;

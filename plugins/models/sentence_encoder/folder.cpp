@@ -11,6 +11,7 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/export_form.hpp"
 #include "hugging_face/weights.hpp"
+#include "plugins/models/encoder/masked_encoder.hpp"
 
 namespace pipeline::sentence_encoder {
 namespace {
@@ -40,11 +41,6 @@ bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
-
-struct Checked {
-  const Config& config;
-  void check() const { config.check(); }
-};
 
 struct Module {
   std::string type;  // the last part of its class's name
@@ -110,6 +106,12 @@ void read_projection(const fs::path& folder, Config& config) {
   config.projection_is_tanh = activation == kTanh;
 }
 
+void take_encoder(Folder& folder) {
+  encoder::EncoderFolder read = encoder::read_encoder_folder(folder.encoder);
+  folder.config.kind = std::move(read.kind);
+  folder.config.encoder = std::move(read.config);
+}
+
 // Reads what stands behind the encoder, in this order: pooling, a projection, the length.
 void read_modules(const fs::path& path, Folder& folder) {
   const std::vector<Module> modules = modules_of(path);
@@ -127,10 +129,7 @@ void read_modules(const fs::path& path, Folder& folder) {
     next = at + 1;
     if (module.type == "Transformer") {
       folder.encoder = module.path;
-      const ConfigFile file((module.path / "config.json").string());
-      std::vector<const char*> kinds(encoder::kTextEncoders.begin(), encoder::kTextEncoders.end());
-      folder.config.kind = file.type(kinds);
-      folder.config.encoder = folder.config.row().read(file, folder.config.row().theirs);
+      take_encoder(folder);
     } else if (module.type == "Pooling") {
       folder.config.pooling = read_pooling(module.path);
     } else if (module.type == "Dense") {
@@ -210,28 +209,14 @@ void write_json(const fs::path& path, const ordered_json& values) {
 
 }  // namespace
 
-std::optional<std::string> kind_of(const fs::path& path) {
-  if (is_there(path / kModules)) return read_folder(path).config.kind;
-  if (!is_there(path / "config.json")) return std::nullopt;
-  const json values = json::parse(files::read_regular((path / "config.json").string(), files::kMostSettings),
-                                  nullptr, /*allow_exceptions=*/false);
-  const json type = values.is_object() ? values.value("model_type", json()) : json();
-  for (const char* kind : encoder::kTextEncoders)
-    if (type == kind) return kind;
-  return std::nullopt;
-}
-
 Folder read_folder(const fs::path& path) {
   Folder folder{.config = {}, .encoder = path, .projection = {}, .prompts = {}};
   folder.is_encoder_alone = !is_there(path / kModules);
   if (folder.is_encoder_alone) {
-    const ConfigFile file((path / "config.json").string());
-    folder.config.kind = file.type({encoder::kTextEncoders.begin(), encoder::kTextEncoders.end()});
-    folder.config.encoder = folder.config.row().read(file, folder.config.row().theirs);
+    take_encoder(folder);
   } else {
     read_modules(path, folder);
   }
-  ConfigFile((folder.encoder / "config.json").string()).name_errors([&] { folder.config.check(); });
   read_text_rules(path, folder);
   return folder;
 }
@@ -269,13 +254,7 @@ std::vector<std::string> export_model(const fs::path& path, const SentenceEncode
   const hugging_face::NameMap map = name_map(config, false);
   const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
   hugging_face::export_weights(path.string(), model.parameters(), map, {}, form);
-  ordered_json values = row.json(config.encoder);
-  if (!came.config.is_null()) {
-    const ConfigFile file = ConfigFile::of("config.json", came.config.dump());
-    values = came.config;
-    hugging_face::take_changes(values, row.json(row.read(file, row.theirs)), row.json(config.encoder));
-  }
-  hugging_face::write_config(path.string(), values, form);
+  hugging_face::write_config(path.string(), encoder::kept_config(row, config.encoder, came.config), form);
   write_json(path / kModules, modules_json(config));
   write_json(path / "1_Pooling" / "config.json", pooling_json(config));
   if (config.projection_dim > 0) {

@@ -23,8 +23,6 @@ struct Folder {
 
 // Throws an Error that names file, key and value of what we do not compute.
 Folder read_folder(const std::filesystem::path& path);
-// Whether it is one: modules.json, or the config.json of an encoder that we have.
-std::optional<std::string> kind_of(const std::filesystem::path& path);
 
 // From now on the model starts from the folder's weights; its projection as a new model's where the folder
 // has the encoder alone. Ours may have fewer or more tokens at the end. Gives back what was read.

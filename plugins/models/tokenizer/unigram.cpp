@@ -218,7 +218,8 @@ class Unigram : public WordModel {
     hash.add("Unigram");
     for (const double score : scores_) hash.add(std::bit_cast<uint64_t>(score));
     hash.add(normalizer_);
-    for (const uint64_t number : {static_cast<uint64_t>(unknown_), uint64_t{splits_at_spaces_}}) hash.add(number);
+    for (const uint64_t number : {static_cast<uint64_t>(unknown_), uint64_t{splits_at_spaces_}})
+      hash.add(number);
   }
 
  private:
@@ -240,9 +241,8 @@ class Unigram : public WordModel {
     step.require_given("type", {"Precompiled", "Strip", "Replace"});
     const auto is_set = [&](const char* key) { return step.get(key) == true; };
     if (step.get("type") == "Strip") {
-      steps_.push_back({.kind = Step::kStrip,
-                        .strips_left = is_set("strip_left"),
-                        .strips_right = is_set("strip_right")});
+      steps_.push_back(
+          {.kind = Step::kStrip, .strips_left = is_set("strip_left"), .strips_right = is_set("strip_right")});
     } else if (step.get("type") == "Replace") {
       step.require_given("pattern", {{{"Regex", " {2,}"}}});
       step.require_given("content", {" ", kSpaceSign});

@@ -17,19 +17,8 @@ constexpr std::pair<const char*, Pooling> kPoolings[] = {
 }  // namespace
 
 void EmbeddingConfig::validate(const ConfigErrors& errors) const {
-  const encoder::Architecture& row = encoder::text_encoder(model.kind);
-  const encoder::Config& sizes = model.encoder;
-  if (sizes.hidden_size % sizes.num_attention_heads != 0)
-    errors("model.num_attention_heads",
-           concat("must divide task.model.hidden_size (", sizes.hidden_size, ")"));
-  if (text.max_tokens > row.most_tokens(sizes))
-    errors("text.max_tokens",
-           concat("must be at most ", row.most_tokens(sizes),
-                  ", as task.model.max_position_embeddings = ", sizes.max_position_embeddings, " makes it",
-                  row.first_position > 0 ? concat(" with the first ", row.first_position, " unused") : ""));
-  if (model.kind == "distilbert" && sizes.layer_norm_eps != row.defaults.layer_norm_eps)
-    errors("model.layer_norm_eps", concat("of distilbert it is ", row.defaults.layer_norm_eps));
-  const int64_t width = model.projection_dim > 0 ? model.projection_dim : sizes.hidden_size;
+  model.require_positions(errors, "text.max_tokens", text.max_tokens);
+  const int64_t width = model.projection_dim > 0 ? model.projection_dim : model.encoder.hidden_size;
   for (const int64_t dimensions : loss.matryoshka)
     if (dimensions < 1 || dimensions > width)
       errors("loss.matryoshka",
@@ -44,12 +33,11 @@ void EmbeddingConfig::validate(const ConfigErrors& errors) const {
 
 sentence_encoder::Config EmbeddingConfig::encoder(int64_t tokens) const {
   sentence_encoder::Config config{.kind = model.kind,
-                                  .encoder = model.encoder,
+                                  .encoder = model.of(tokens),
                                   .projection_dim = model.projection_dim,
                                   .projection_has_bias = model.projection_bias,
                                   .projection_is_tanh = model.projection_activation == "tanh",
                                   .normalizes = model.normalize};
-  config.encoder.vocab_size = std::max(tokens, model.encoder.vocab_size);
   for (const auto& [name, pooling] : kPoolings)
     if (model.pooling == name) config.pooling = pooling;
   return config;
@@ -61,9 +49,7 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
   if (init_from.empty()) return;
   const sentence_encoder::Folder folder = sentence_encoder::read_folder(init_from);
   const sentence_encoder::Config& theirs = folder.config;
-  const hugging_face::FolderOptions model(say, "model.", folder.encoder / "config.json");
-  model("kind", theirs.kind);
-  hugging_face::tell_fields(model, theirs.row().fields, theirs.encoder, config.model.encoder);
+  config.model.tell(say, {theirs.kind, theirs.encoder}, folder.encoder);
   if (!folder.is_encoder_alone) {
     const hugging_face::FolderOptions parts(say, "model.", init_from / "modules.json");
     for (const auto& [name, pooling] : kPoolings)

@@ -13,6 +13,7 @@
 
 #include "plugins/data/records/pair_source.hpp"
 #include "plugins/data/sources/source_options.hpp"
+#include "plugins/models/encoder/text_options.hpp"
 #include "plugins/models/sentence_encoder/losses.hpp"
 #include "plugins/models/sentence_encoder/sentence_encoder.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -56,19 +57,13 @@ struct DataOptions : sources::SplitOptions {
   }
 };
 
-struct ModelConfig {
-  std::string kind = "bert", pooling = "mean", projection_activation = "none";
-  encoder::Config encoder = [] {
-    encoder::Config config = encoder::text_encoder("bert").defaults;
-    config.vocab_size = 0;
-    return config;
-  }();
+struct ModelConfig : encoder::TextEncoderOptions {
+  std::string pooling = "mean", projection_activation = "none";
   int64_t projection_dim = 0;
   bool projection_bias = true, normalize = true;
 
   void describe(Options& o) {
-    o("kind", kind, "architecture").choices({"bert", "distilbert", "roberta", "xlm-roberta"}).of_model();
-    hugging_face::describe_fields(o, encoder::text_encoder("bert").fields, encoder);
+    TextEncoderOptions::describe(o);
     o("pooling", pooling,
       "which tokens of the last layer become the vector: the mean of all, the first, or the last")
         .choices({"mean", "cls", "lasttoken"})

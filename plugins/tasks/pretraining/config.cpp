@@ -6,22 +6,6 @@
 
 namespace pipeline::tasks::pretraining {
 
-records::PairSource DataOptions::source_of(const sources::SourceFiles& files,
-                                           const files::SplitPart& part) const {
-  return {.files = files,
-          .columns = {.first = text_column,
-                      .second = "",
-                      .id = id_column.empty() ? "id" : id_column,
-                      .second_required = false,
-                      .id_required = !id_column.empty()},
-          .max_record_bytes = static_cast<uint64_t>(max_record_bytes),
-          .quotes = records::quotes_named(quotes),
-          .text_unit = document == "line"        ? records::TextUnit::kLine
-                       : document == "paragraph" ? records::TextUnit::kParagraph
-                                                 : records::TextUnit::kFile,
-          .part = part};
-}
-
 // What options follow from the folder of a language model.
 void PretrainingConfig::read_model(const PretrainingConfig& config, const std::filesystem::path& init_from,
                                    const ModelOptions& say) {

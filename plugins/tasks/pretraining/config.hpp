@@ -11,41 +11,10 @@
 #include "generation/generate.hpp"
 #include "language/options.hpp"
 #include "language/teacher.hpp"
-#include "plugins/data/records/pair_source.hpp"
-#include "plugins/data/sources/source_options.hpp"
+#include "plugins/tasks/text/documents.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::pretraining {
-
-struct DataOptions : sources::SplitOptions {
-  std::string text_column = "text", id_column, document = "file", quotes = "auto";
-  int64_t max_record_bytes = 16 << 20;
-
-  DataOptions() { content = sources::Content::kTexts; }
-  void describe(Options& o) {
-    o("train", train,
-      "texts to learn from: plain text, or JSON, Parquet, CSV or TSV with a column of texts; a file, a "
-      "folder with all below it, or a pattern such as books/*.txt");
-    o.group("source", source);
-    describe_others(
-        o,
-        "in place of val: this share of the documents of train is evaluated and not learnt from; chosen by a "
-        "hash of each, so that equal ones stay together",
-        "the same, to evaluate or continue at the end; empty: none");
-    o("text_column", text_column, "column of the texts; plain text has none");
-    o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
-    o("document", document,
-      "what a document is in plain text: the file, each line, or what blank lines divide; a record of JSON "
-      "and the like is one")
-        .choices({"file", "line", "paragraph"});
-    o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
-    o("max_record_bytes", max_record_bytes, "longer records are dropped; not so whole files of plain text")
-        .unit("bytes")
-        .min(1024)
-        .max(64 << 20);
-  }
-  records::PairSource source_of(const sources::SourceFiles& files, const files::SplitPart& part) const;
-};
 
 struct SequenceOptions {
   int64_t max_tokens = 512;
@@ -83,7 +52,7 @@ struct AskOptions {
 };
 
 struct PretrainingConfig {
-  DataOptions data;
+  text::DocumentOptions data;
   tokenizer::TokenizerOptions tokenizer;
   language::LanguageOptions language;
   SequenceOptions sequence;

@@ -6,8 +6,25 @@
 
 #include "files/data_errors.hpp"
 #include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/text/documents.hpp"
 
 namespace pipeline::tasks::text {
+
+records::PairSource DocumentOptions::source_of(const sources::SourceFiles& files,
+                                               const files::SplitPart& part) const {
+  return {.files = files,
+          .columns = {.first = text_column,
+                      .second = "",
+                      .id = id_column.empty() ? "id" : id_column,
+                      .second_required = false,
+                      .id_required = !id_column.empty()},
+          .max_record_bytes = static_cast<uint64_t>(max_record_bytes),
+          .quotes = records::quotes_named(quotes),
+          .text_unit = document == "line"        ? records::TextUnit::kLine
+                       : document == "paragraph" ? records::TextUnit::kParagraph
+                                                 : records::TextUnit::kFile,
+          .part = part};
+}
 
 tokenizer::TrainingTexts training_texts(std::vector<records::PairSource> all, int64_t size) {
   std::string key = "trained/3 " + std::to_string(size);

@@ -1,0 +1,33 @@
+"""Small encoders of texts as transformers makes them, with tokenizers of their kinds."""
+SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+DISTILLED = dict(dim=32, hidden_dim=64, n_layers=2, n_heads=4, dropout=0.0, attention_dropout=0.0)
+KINDS = ("bert", "distilbert", "roberta", "xlm-roberta")
+
+
+def make_tokenizer(kind):
+    import tokenizers
+    import transformers
+
+    import tokenizer_kinds
+    import tokenizer_samples
+
+    if kind in ("bert", "distilbert"):
+        return transformers.BertTokenizer(vocab=tokenizer_kinds.bert(400).get_vocab())
+    words = tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace()])
+    tokenizer = tokenizer_kinds.roberta(500) if kind == "roberta" else tokenizer_kinds.xlm_roberta(tokenizer_samples.TRAINING * 3, words)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>",
+                                                pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
+
+
+def make_model(auto, kind, tokenizer):
+    """auto: a class such as AutoModel."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.for_model(kind, vocab_size=len(tokenizer), max_position_embeddings=66, initializer_range=0.2,
+                                               pad_token_id=tokenizer.pad_token_id, **(DISTILLED if kind == "distilbert" else SIZES))
+    model = auto.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms that are not 0 and 1
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return model
