@@ -8,8 +8,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kRun =
-    reproducible_run("masked") + R"(data = { train = "train.jsonl", val = "train.jsonl", test = "asked.jsonl" }
+const std::string kRun = reproducible_run("masked") +
+                         R"(data = { train = "train.jsonl", val = "train.jsonl", test = "asked.jsonl" }
 tokenizer.vocab_size = 280
 model = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32, max_position_embeddings = 48, hidden_dropout = 0.1 }
 sequence.max_tokens = 24

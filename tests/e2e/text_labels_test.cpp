@@ -132,6 +132,45 @@ TEST_F(TextLabels, MayBeTagsOfWords) {
               HasSubstr("record 1 has 3 words in column \"tokens\" and 2 labels in column \"tags\""));
 }
 
+const Words kEncoder{"task.family=encoder",
+                     "task.encoder.hidden_size=16",
+                     "task.encoder.num_hidden_layers=2",
+                     "task.encoder.num_attention_heads=4",
+                     "task.encoder.intermediate_size=32",
+                     "task.encoder.max_position_embeddings=64"};
+
+// Of two texts, of which the second tells it; the folder says all that its predictions need.
+TEST_F(TextLabels, AreLearntByEncoders) {
+  std::string all;
+  for (int i = 0; i < 48; ++i)
+    all += R"({"text": "the animal )" + std::to_string(i % 7) + R"(", "other": "it )" +
+           (i % 2 == 0 ? "meows" : "barks") + R"(", "label": ")" + (i % 2 == 0 ? "cat" : "dog") + "\"}\n";
+  for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), all);
+  const Words sets = kEncoder + Words{"task.data.pair_column=other"} + kLonger;
+  call("run", sets).ended(0);
+  EXPECT_GT(evaluated(sets)["accuracy"], 0.9);
+  call("predict", sets).ended(0);
+  call("export", Words{"--output", "folder"} + sets).ended(0);
+  EXPECT_EQ(read_json(path("folder/config.json")).at("architectures").at(0), "BertForSequenceClassification");
+  write_text(path("folder.toml"),
+             "[task]\nplugin = \"labels\"\ndata = { test = \"test.jsonl\", pair_column = \"other\" }\n");
+  pipeline({"predict", "folder.toml", "--checkpoint", "folder", "--set", "run.dir=again", "--set",
+            "run.device=cpu"})
+      .ended(0);
+  EXPECT_EQ(read_text(path("again/submission.csv")), read_text(path("run/submission.csv")));
+  EXPECT_THAT(
+      call("run", {"train.init_from=folder", "run.dir=next", "task.data.pair_column=other"}).ended(0).out,
+      testing::Not(HasSubstr("is new")));
+  EXPECT_THAT(call("check", kEncoder + Words{"task.sequence.max_tokens=65"}).ended(2).err,
+              HasSubstr("must be at most 64, as task.encoder.max_position_embeddings = 64 makes it"));
+}
+
+TEST_F(TextLabels, HaveTheSameBitsByAnEncoderOnTwoProcesses) {
+  call("run", kEncoder).ended(0);
+  call("run", kEncoder + Arrangement{"sharded3", 2}.sets() + Words{"run.dir=two"}).ended(0);
+  EXPECT_EQ(curve("two"), curve("run"));
+}
+
 TEST_F(TextLabels, HaveTheSameBitsUnderEveryStrategyAndAfterAKill) { expect_the_same_run_everywhere(*this); }
 
 TEST_F(TextLabels, ThatAreNumbersCountTheClassesOfTheModel) {

@@ -1,6 +1,6 @@
 """Small encoders of texts as transformers makes them, with tokenizers of their kinds."""
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-DISTILLED = dict(dim=32, hidden_dim=64, n_layers=2, n_heads=4, dropout=0.0, attention_dropout=0.0)
+DISTILLED = dict(dim=32, hidden_dim=64, n_layers=2, n_heads=4, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0)
 KINDS = ("bert", "distilbert", "roberta", "xlm-roberta")
 
 
@@ -19,13 +19,13 @@ def make_tokenizer(kind):
                                                 pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
 
 
-def make_model(auto, kind, tokenizer):
-    """auto: a class such as AutoModel."""
+def make_model(auto, kind, tokenizer, **more):
+    """auto: a class such as AutoModel; more: fields of the configuration."""
     import torch
     import transformers
 
     config = transformers.AutoConfig.for_model(kind, vocab_size=len(tokenizer), max_position_embeddings=66, initializer_range=0.2,
-                                               pad_token_id=tokenizer.pad_token_id, **(DISTILLED if kind == "distilbert" else SIZES))
+                                               pad_token_id=tokenizer.pad_token_id, **(DISTILLED if kind == "distilbert" else SIZES), **more)
     model = auto.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():  # biases and norms that are not 0 and 1

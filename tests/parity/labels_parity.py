@@ -9,6 +9,7 @@ import random
 import statistics
 import tempfile
 
+import encoder_folders
 from comparison import plain_training, run, started, steps_of, table, worst_of
 
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
@@ -17,7 +18,8 @@ CLASSES = ["first", "second", "third"]
 # Of transformers: the model's type, what is learnt, and whether a text has a second one.
 CASES = [("qwen2", "classification", False), ("llama", "classification", True), ("gpt2", "multi_label", False),
          ("gemma3_text", "regression", False), ("mistral", "multi_label", True), ("qwen3", "reward", False), ("llama", "reward", False),
-         ("gpt2", "tags", False), ("llama", "tags", False)]
+         ("gpt2", "tags", False), ("llama", "tags", False), ("bert", "classification", True), ("roberta", "multi_label", True),
+         ("distilbert", "regression", False), ("bert", "tags", False), ("xlm-roberta", "tags", False), ("xlm-roberta", "classification", True)]
 PROBLEM = {"tags": None, "reward": "regression", "classification": "single_label_classification", "multi_label": "multi_label_classification", "regression": "regression"}
 
 
@@ -44,7 +46,13 @@ def records(objective, has_pairs):
 
 
 def word_outputs(model, tokenizer, row, torch):
-    """(words, classes): a word is told at its last token; it becomes tokens as within a text."""
+    """(words, classes): a word is told at its last token, by an encoder at its first; it becomes tokens as within a text."""
+    if model.config.model_type in encoder_folders.KINDS:
+        ids, firsts = [tokenizer.cls_token_id], []
+        for word in row["text"].split():
+            firsts.append(len(ids))
+            ids += tokenizer((" " if len(firsts) > 1 else "") + word, add_special_tokens=False)["input_ids"]
+        return model(input_ids=torch.tensor([ids + [tokenizer.sep_token_id]])).logits[0, firsts]
     ids, ends = ([tokenizer.bos_token_id] if tokenizer.bos_token_id is not None else []), []
     for word in row["text"].split():
         ids += tokenizer((" " if ends else "") + word, add_special_tokens=False)["input_ids"]
@@ -68,7 +76,8 @@ def right(objective, row, torch):
 def output(model, tokenizer, row, labels=None):
     """One text at a time: nothing is padded."""
     words = tokenizer(row["text"], row.get("other"), return_tensors="pt")
-    return model(input_ids=words["input_ids"], labels=labels)
+    types = {} if model.config.model_type != "bert" else {"token_type_ids": words["token_type_ids"]}
+    return model(input_ids=words["input_ids"], labels=labels, **types)
 
 
 def scores(model, tokenizer, row):
@@ -121,17 +130,11 @@ def theirs(folder, objective, rows, torch, classes):
     return seen
 
 
-def compare(program, work, kind, objective, has_pairs):
-    import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
+def make_language_model(kind, classes, folder, names):
+    from transformers import AutoConfig
 
     import chat_tokenizers
 
-    classes = AutoModelForTokenClassification if objective == "tags" else AutoModelForSequenceClassification
-    torch.manual_seed(0)
-    random.seed(1)
-    folder = os.path.join(work, "folder")
-    os.makedirs(folder)
     tokenizer = chat_tokenizers.save("llama3" if kind == "llama" else "qwen2", [], "<|im_end|>", chat_tokenizers.CHATML, folder)
     # A conversation ends with the end of text: where that is for padding, too, transformers scores the token before.
     padding = None if kind == "llama" else tokenizer.eos_token_id
@@ -139,9 +142,26 @@ def compare(program, work, kind, objective, has_pairs):
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
         max_position_embeddings=128)
     config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), initializer_range=0.1, bos_token_id=tokenizer.bos_token_id,
-                                  eos_token_id=tokenizer.eos_token_id, pad_token_id=padding, problem_type=PROBLEM[objective],
-                                  id2label=dict(enumerate(CLASSES if objective in ("classification", "multi_label", "tags") else ["score"])), **sizes)
+                                  eos_token_id=tokenizer.eos_token_id, pad_token_id=padding, **names, **sizes)
     classes.from_config(config).save_pretrained(folder)
+
+
+def compare(program, work, kind, objective, has_pairs):
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
+
+    classes = AutoModelForTokenClassification if objective == "tags" else AutoModelForSequenceClassification
+    torch.manual_seed(0)
+    random.seed(1)
+    folder = os.path.join(work, "folder")
+    os.makedirs(folder)
+    names = dict(problem_type=PROBLEM[objective], id2label=dict(enumerate(CLASSES if objective in ("classification", "multi_label", "tags") else ["score"])))
+    if kind in encoder_folders.KINDS:
+        tokenizer = encoder_folders.make_tokenizer(kind)
+        encoder_folders.make_model(classes, kind, tokenizer, **names).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    else:
+        make_language_model(kind, classes, folder, names)
     rows = records(objective, has_pairs)
     with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "adapters/lora.hpp"
+#include "heads/label_form.hpp"
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/models/protein/label_head.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "transformer/layer.hpp"
 
@@ -36,8 +36,8 @@ struct Config {
   double initializer_range = 0.02;
   std::string hidden_act = "quick_gelu";  // or "gelu", "gelu_pytorch_tanh"
   double hidden_dropout = 0, attention_dropout = 0;
-  bool token_dropout = false;                              // see sequences.hpp
-  std::optional<protein::LabelForm> label = std::nullopt;  // of proteins: in place of the output head
+  bool token_dropout = false;                            // see sequences.hpp
+  std::optional<heads::LabelForm> label = std::nullopt;  // in place of the output head
 
   int64_t head_width() const { return hidden_size / num_attention_heads; }
 };
@@ -58,6 +58,7 @@ struct Names {
   // names where there is a head; tied_head: what the words are called once more.
   const char *head_dense = "lm_head.dense", *head_norm = "lm_head.layer_norm", *head_bias = nullptr;
   const char *in_folder = "", *tied_head = "";
+  const char *label_dense = nullptr, *label_out = nullptr;  // of texts' heads for labels: see LabelEncoder
 };
 
 struct Architecture {
@@ -75,11 +76,12 @@ struct Architecture {
   Names names;
 
   bool is_causal = false;
-  bool head_has_own_gelu = true;  // the exact one, whatever hidden_act is
-  bool has_biases = true;         // of the layers' matrices, and of the last norm
-  bool is_gated = false;          // SwiGLU
-  bool is_post_norm = false;      // norms follow each residual addition instead of beginning what is added
-  int64_t first_position = 0;     // row of the table for a text's first token
+  bool head_has_own_gelu = true;                                 // the exact one, whatever hidden_act is
+  bool label_is_relu = false, drops_before_label_dense = false;  // see LabelEncoder
+  bool has_biases = true;      // of the layers' matrices, and of the last norm
+  bool is_gated = false;       // SwiGLU
+  bool is_post_norm = false;   // norms follow each residual addition instead of beginning what is added
+  int64_t first_position = 0;  // row of the table for a text's first token
   bool decays_words = true;
   // What a layer adds is divided by sqrt(layers / 36) first.
   bool divides_branches = false;

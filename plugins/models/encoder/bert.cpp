@@ -128,7 +128,9 @@ Architecture bert() {
                     .head_norm = "cls.predictions.transform.LayerNorm",
                     .head_bias = "cls.predictions.bias",
                     .in_folder = "bert.",
-                    .tied_head = "cls.predictions.decoder.weight"},
+                    .tied_head = "cls.predictions.decoder.weight",
+                    .label_dense = "bert.pooler.dense",
+                    .label_out = "classifier"},
           .head_has_own_gelu = false,
           .is_post_norm = true,
           .plain_name = plain_name};
@@ -152,7 +154,9 @@ Architecture roberta(const char* type, const char* config_class, const char* cla
   row.names.head_bias = "lm_head.bias";
   row.names.in_folder = "roberta.";
   row.names.tied_head = "lm_head.decoder.weight";
-  row.head_has_own_gelu = true;
+  row.names.label_dense = "classifier.dense";
+  row.names.label_out = "classifier.out_proj";
+  row.head_has_own_gelu = row.drops_before_label_dense = true;
   for (auto& other : row.others)
     if (other.key == std::string_view("pad_token_id")) other.use = only({1});
   return row;
@@ -184,6 +188,8 @@ Architecture distilbert() {
   row.names.head_bias = "vocab_projector.bias";
   row.names.in_folder = "distilbert.";
   row.names.tied_head = "vocab_projector.weight";
+  row.names.label_dense = "pre_classifier";
+  row.label_is_relu = true;
   row.names.layers = "transformer.layer.";
   row.names.layer = {"sa_layer_norm",     "attention.qkv", "attention.out_lin",
                      "output_layer_norm", "ffn.lin1",      "ffn.lin2"};

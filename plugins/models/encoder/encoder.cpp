@@ -85,11 +85,12 @@ void Encoder::add_layer(int64_t number) {
 }
 
 at::Tensor Encoder::with_tables(const at::Tensor& tokens, const at::Tensor& positions,
-                                const ForwardPass& pass) const {
+                                const at::Tensor& types, const ForwardPass& pass) const {
   constexpr uint64_t kSite = uint64_t{1} << 33;  // beside those of layers
   const at::Tensor rows = row_.first_position == 0 ? positions : positions + row_.first_position;
   at::Tensor x = transformer::embed(tokens, rows, words_, positions_, {});
-  if (types_.defined()) x = x + transformer::look_up(types_, at::zeros_like(tokens));
+  if (types_.defined())
+    x = x + transformer::look_up(types_, types.defined() ? types : at::zeros_like(tokens));
   if (!first_norm_.weight.defined()) return x;
   x = transformer::norm_rows(x, first_norm_);
   if (!pass.training || config_.hidden_dropout == 0) return x;
@@ -98,10 +99,11 @@ at::Tensor Encoder::with_tables(const at::Tensor& tokens, const at::Tensor& posi
 }
 
 at::Tensor Encoder::embedded(const at::Tensor& tokens, const at::Tensor& positions, const ForwardPass& pass,
-                             const at::Tensor& scale) const {
+                             const at::Tensor& scale, const at::Tensor& types) const {
   return pass.run_once(first_unit_,
                        [&](const Tensors&) {
-                         if (positions_.defined()) return Tensors{with_tables(tokens, positions, pass)};
+                         if (positions_.defined())
+                           return Tensors{with_tables(tokens, positions, types, pass)};
                          const at::Tensor x = transformer::look_up(words_, tokens);
                          if (scale.defined()) return Tensors{(x * scale.unsqueeze(1)).to(x.scalar_type())};
                          return Tensors{stream_ == 1 ? x : x * stream_};

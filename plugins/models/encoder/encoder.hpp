@@ -35,8 +35,9 @@ class Encoder {
 
   // What the first layer gets: (R, C). scale: (R) fp32, what each token's embedding is multiplied by;
   // undefined: nothing.
+  // types: (R) int64, rows of the table of kinds of texts; undefined: all are first ones.
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions, const ForwardPass& pass,
-                      const at::Tensor& scale = {}) const;
+                      const at::Tensor& scale = {}, const at::Tensor& types = {}) const;
   // What the layers share, over sequences of these lengths.
   transformer::LayerPass layer_pass(const transformer::Ragged& rows) const;
   // A text's last row, which stands for it: CLIP's (Radford et al., arXiv:2103.00020) is causal and a text
@@ -51,8 +52,7 @@ class Encoder {
 
  private:
   void add_layer(int64_t number);
-  // All texts are first ones.
-  at::Tensor with_tables(const at::Tensor& tokens, const at::Tensor& positions,
+  at::Tensor with_tables(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& types,
                          const ForwardPass& pass) const;
   transformer::Norm add_plain_norm(const std::string& name, uint32_t unit, double epsilon);
   double stream_epsilon() const { return config_.layer_norm_eps * stream_ * stream_; }

@@ -11,6 +11,7 @@
 
 #include "hugging_face/token_ids.hpp"
 #include "plugins/models/encoder/encoder.hpp"
+#include "plugins/models/encoder/text_folder.hpp"
 #include "plugins/models/encoder/token_head.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -25,7 +26,6 @@ class MaskedEncoder {
 
   MaskedEncoder(const std::string& kind, const Config& config);
 
-  const Architecture& row() const { return row_; }
   const Config& config() const { return config_; }
   ParameterRegistry& parameters() { return *registry_; }
   const ParameterRegistry& parameters() const { return *registry_; }
@@ -37,8 +37,17 @@ class MaskedEncoder {
   at::Tensor logits(const transformer::PackedBatch& batch, const ForwardPass& pass) const;
   double flops(const transformer::PackedBatch& batch) const;  // forward and backward
 
+  // From now on the model starts from the folder's weights; whether it has the head, which is new otherwise.
+  // Ours may have fewer or more tokens at the end than the folder's configuration.
+  bool import(const std::filesystem::path& folder, const EncoderFolder& theirs);
+  std::string kept_weights(const std::filesystem::path& folder) const;
+  // Writes what `...ForMaskedLM` loads, but for the tokenizer. See export_encoder().
+  std::vector<std::string> write(const std::filesystem::path& folder,
+                                 const hugging_face::FolderTexts& came) const;
+
  private:
   at::Tensor body(const transformer::PackedBatch& batch, const ForwardPass& pass) const;
+  Head head() const;
 
   const Architecture& row_;
   Config config_;
@@ -46,25 +55,5 @@ class MaskedEncoder {
   std::optional<Encoder> encoder_;
   TokenHead head_;
 };
-
-// What an encoder's folder says: its kind, and its configuration.
-struct EncoderFolder {
-  std::string kind;
-  Config config;
-};
-EncoderFolder read_encoder_folder(const std::filesystem::path& folder);
-
-// From now on the model starts from the folder's weights; the head is new where the folder has none, which
-// `has_head` tells. Ours may have fewer or more tokens at the end. Gives back the folder's configuration.
-Config import_masked(const std::filesystem::path& folder, MaskedEncoder& model, bool& has_head);
-std::string kept_weights(const std::filesystem::path& folder, const MaskedEncoder& model);
-// Writes what `...ForMaskedLM` loads, but for the tokenizer. `came`: see language::export_model(), also for
-// what is given back.
-std::vector<std::string> export_masked(const std::filesystem::path& folder, const MaskedEncoder& model,
-                                       const hugging_face::FolderTexts& came);
-
-// The config.json of this encoder where it came with this one, or null.
-nlohmann::ordered_json kept_config(const Architecture& row, const Config& config,
-                                   const nlohmann::ordered_json& came);
 
 }  // namespace pipeline::encoder

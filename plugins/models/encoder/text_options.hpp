@@ -7,12 +7,13 @@
 #include <filesystem>
 #include <string>
 
-#include "plugins/models/encoder/masked_encoder.hpp"
+#include "plugins/models/encoder/text_folder.hpp"
 
 namespace pipeline::encoder {
 
-// The options of an encoder of texts in a task, [task.model], and what of them follows from a folder.
+// The options of an encoder of texts in a task, [task.model] or so, and what of them follows from a folder.
 struct TextEncoderOptions {
+  std::string table = "model";  // of the task's: what errors call it
   std::string kind = "bert";
   Config encoder = [] {
     Config config = text_encoder("bert").defaults;
@@ -27,7 +28,8 @@ struct TextEncoderOptions {
   void validate(const ConfigErrors& errors) const {
     const Config& usual = text_encoder(kind).defaults;
     if (encoder.hidden_size % encoder.num_attention_heads != 0)
-      errors("num_attention_heads", concat("must divide task.model.hidden_size (", encoder.hidden_size, ")"));
+      errors("num_attention_heads",
+             concat("must divide task.", table, ".hidden_size (", encoder.hidden_size, ")"));
     if (kind == "distilbert" && encoder.layer_norm_eps != usual.layer_norm_eps)
       errors("layer_norm_eps", concat("of distilbert it is ", usual.layer_norm_eps));
   }
@@ -36,8 +38,8 @@ struct TextEncoderOptions {
     const Architecture& row = text_encoder(kind);
     if (tokens > row.most_tokens(encoder))
       errors(key,
-             concat("must be at most ", row.most_tokens(encoder), ", as task.model.max_position_embeddings = ",
-                    encoder.max_position_embeddings, " makes it",
+             concat("must be at most ", row.most_tokens(encoder), ", as task.", table,
+                    ".max_position_embeddings = ", encoder.max_position_embeddings, " makes it",
                     row.first_position > 0 ? concat(" with the first ", row.first_position, " unused") : ""));
   }
   // The encoder for a tokenizer of so many tokens.
@@ -47,7 +49,7 @@ struct TextEncoderOptions {
     return config;
   }
   void tell(const ModelOptions& say, const EncoderFolder& theirs, const std::filesystem::path& folder) const {
-    const hugging_face::FolderOptions model(say, "model.", folder / "config.json");
+    const hugging_face::FolderOptions model(say, table + ".", folder / "config.json");
     model("kind", theirs.kind);
     hugging_face::tell_fields(model, text_encoder(theirs.kind).fields, theirs.config, encoder);
   }

@@ -12,8 +12,8 @@ namespace pipeline::encoder {
 
 TokenHead::TokenHead(const Architecture& row, const Config& config, ParameterRegistry& parameters,
                      const at::Tensor& words)
-    : weight_(words), gelu_(row.head_has_own_gelu ? transformer::Gelu::kExact
-                                                  : transformer::gelu_named(config.hidden_act)) {
+    : weight_(words),
+      gelu_(row.head_has_own_gelu ? transformer::Gelu::kExact : transformer::gelu_named(config.hidden_act)) {
   const int64_t width = config.hidden_size, tokens = config.vocab_size;
   const double deviation = config.initializer_range;
   const Names& names = row.names;

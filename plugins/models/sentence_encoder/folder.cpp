@@ -11,7 +11,7 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/export_form.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/models/encoder/masked_encoder.hpp"
+#include "plugins/models/encoder/text_folder.hpp"
 
 namespace pipeline::sentence_encoder {
 namespace {

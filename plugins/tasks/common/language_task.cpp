@@ -113,6 +113,18 @@ void import_language_model(const fs::path& folder, const Context& context, const
   tokenizer.carry(folder, files);
 }
 
+void take_encoder_texts(const fs::path& folder, const Context& context, int64_t their_tokens,
+                        std::string kept, TaskTokenizer& tokenizer) {
+  const int64_t size = tokenizer->vocab_size();
+  for (const std::string& note : {language::note_of_vocabulary(folder.string(), size, size - their_tokens),
+                                  hugging_face::note_of_weights(folder.string())})
+    if (!note.empty()) context.info(note);
+  tokenizer::Files files =
+      files::with_data_errors([&] { return tokenizer::files_of(folder, {"config.json"}); });
+  files[hugging_face::kWeightsText] = std::move(kept);
+  tokenizer.replace(tokenizer->with(files));
+}
+
 void export_language_model(const fs::path& folder, const Context& context, const adapters::LoraOptions& lora,
                            const language::LanguageModel& model, const TaskTokenizer& tokenizer) {
   language::export_model(folder, model, lora, tokenizer->files(), tokenizer.own_tokens(),

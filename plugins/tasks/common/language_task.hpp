@@ -102,6 +102,11 @@ void import_language_model(const std::filesystem::path& folder, const Context& c
                            const adapters::LoraOptions& lora, language::LanguageModel& model,
                            TaskTokenizer& tokenizer);
 
+// After the weights of an encoder's folder were imported: the tokenizer carries what lies beside them, and
+// `kept` of the weights. The log has what became of tokens that one of the two lacks.
+void take_encoder_texts(const std::filesystem::path& folder, const Context& context, int64_t their_tokens,
+                        std::string kept, TaskTokenizer& tokenizer);
+
 // Writes the model or its adapter, with the tokenizer's files.
 void export_language_model(const std::filesystem::path& folder, const Context& context,
                            const adapters::LoraOptions& lora, const language::LanguageModel& model,

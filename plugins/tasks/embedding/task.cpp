@@ -12,7 +12,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "files/data_errors.hpp"
-#include "language/folder.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -233,16 +232,11 @@ at::Tensor Embedding::outputs(const EmbeddingBatch& batch) {
 void Embedding::import_model(const fs::path& path) {
   const sentence_encoder::Folder folder = sentence_encoder::import_model(path, model());
   tokenizer().require_path(path);
-  const int64_t size = tokenizer()->vocab_size(), more = size - folder.config.encoder.vocab_size;
-  if (const std::string note = language::note_of_vocabulary(path.string(), size, more); !note.empty())
-    context().info(note);
   if (folder.is_encoder_alone)
     context().info("weights    of ", path.string(), ", an encoder: vectors are ", config().model.pooling,
                    "-pooled", config().model.projection_dim > 0 ? ", and the layer behind is new" : "");
-  tokenizer::Files files =
-      files::with_data_errors([&] { return tokenizer::files_of(folder.encoder, {"config.json"}); });
-  files[hugging_face::kWeightsText] = sentence_encoder::kept_weights(folder, model());
-  tokenizer().replace(tokenizer()->with(files));
+  common::take_encoder_texts(folder.encoder, context(), folder.config.encoder.vocab_size,
+                             sentence_encoder::kept_weights(folder, model()), tokenizer());
 }
 
 void Embedding::export_model(const fs::path& folder) {

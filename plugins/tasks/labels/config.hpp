@@ -13,6 +13,7 @@
 #include "language/options.hpp"
 #include "plugins/data/records/pair_source.hpp"
 #include "plugins/data/sources/source_options.hpp"
+#include "plugins/models/encoder/text_options.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::labels {
@@ -78,11 +79,12 @@ struct SequenceOptions {
 };
 
 struct LabelsConfig {
-  std::string objective = "classification";
+  std::string objective = "classification", family = "language";
   DataOptions data;
   LabelOptions label;
   tokenizer::TokenizerOptions tokenizer;
   language::LanguageOptions language;
+  encoder::TextEncoderOptions encoder{.table = "encoder"};
   SequenceOptions sequence;
 
   void describe(Options& o) {
@@ -91,14 +93,20 @@ struct LabelsConfig {
       "of each word")
         .choices({"classification", "multi_label", "regression", "tags"})
         .follows();
+    o("family", family,
+      "language: a causal language model, [task.language]; encoder: BERT and its kin, [task.encoder]")
+        .choices({"language", "encoder"})
+        .of_model();
     o.group("data", data);
     o.group("label", label);
     o.group("tokenizer", tokenizer);
     o.group("language", language);
+    o.group("encoder", encoder);
     o.group("sequence", sequence);
   }
   void validate(const ConfigErrors& errors) const;
 
+  bool is_language() const { return family == "language"; }
   bool are_numbers() const { return objective == "regression"; }
   bool are_several() const { return objective == "multi_label"; }
   bool are_tags() const { return objective == "tags"; }

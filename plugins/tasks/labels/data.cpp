@@ -33,10 +33,10 @@ struct Lengths {
   bool is_cut;
 };
 
-Lengths lengths(const TokenSample& sample, Begin begin, int64_t most) {
+Lengths lengths(const TokenSample& sample, const Frame& frame, int64_t most) {
   const auto size_of = [&](Part part) { return static_cast<int64_t>(sample.parts.at(part).size()); };
   const int64_t first = size_of(kFirst), second = size_of(kSecond);
-  const int64_t room = std::max<int64_t>(most - (begin ? second > 0 ? 2 : 1 : 0), 2);
+  const int64_t room = std::max<int64_t>(most - frame.size(second > 0), 2);
   if (first + second <= room) return {first, second, false};
   const int64_t half = room / 2, kept_second = std::clamp(room - first, std::min(half, second), second);
   return {room - kept_second, kept_second, true};
@@ -197,32 +197,39 @@ std::string text_of(const TokenSample& sample) {
   return text;
 }
 
-std::vector<int64_t> word_rows(const TokenSample& sample, Begin begin, int64_t most) {
+std::vector<int64_t> word_rows(const TokenSample& sample, const Frame& frame, int64_t most) {
   std::vector<int64_t> rows;
-  int64_t end = begin ? 1 : 0;
+  int64_t end = frame.begin ? 1 : 0;
   const stores::TokenView& words = sample.parts.at(kWords);
   for (uint32_t i = 0; i < words.size(); ++i) {
+    const int64_t first = end;
     end += words[i];
-    if (end > most) break;
-    rows.push_back(std::max<int64_t>(end - 1, 0));
+    if (end > most - (frame.end ? 1 : 0)) break;
+    rows.push_back(frame.end ? std::min(first, std::max<int64_t>(end - 1, 0))
+                             : std::max<int64_t>(end - 1, 0));
   }
   return rows;
 }
 
-std::vector<int64_t> tokens_of(const TokenSample& sample, Begin begin, int64_t most) {
-  const Lengths length = lengths(sample, begin, most);
-  std::vector<int64_t> tokens;
-  const auto append = [&](Part part, int64_t count) {
-    if (begin) tokens.push_back(*begin);
-    sample.parts.at(part).append_to(tokens, static_cast<uint32_t>(count));
-  };
-  append(kFirst, length.first);
-  if (sample.parts.at(kSecond).size() > 0) append(kSecond, length.second);
-  return tokens;
+Framed framed(const TokenSample& sample, const Frame& frame, int64_t most) {
+  const Lengths length = lengths(sample, frame, most);
+  Framed result;
+  std::vector<int64_t>& tokens = result.tokens;
+  const bool has_second = sample.parts.at(kSecond).size() > 0;
+  if (frame.begin) tokens.push_back(*frame.begin);
+  sample.parts.at(kFirst).append_to(tokens, static_cast<uint32_t>(length.first));
+  if (frame.end) tokens.push_back(*frame.end);
+  result.second = static_cast<int64_t>(tokens.size());
+  if (!has_second) return result;
+  if (frame.end && frame.parts_twice) tokens.push_back(*frame.end);
+  if (!frame.end && frame.begin) tokens.push_back(*frame.begin);
+  sample.parts.at(kSecond).append_to(tokens, static_cast<uint32_t>(length.second));
+  if (frame.end) tokens.push_back(*frame.end);
+  return result;
 }
 
-bool is_cut(const TokenSample& sample, Begin begin, int64_t most) {
-  return lengths(sample, begin, most).is_cut;
+bool is_cut(const TokenSample& sample, const Frame& frame, int64_t most) {
+  return lengths(sample, frame, most).is_cut;
 }
 
 }  // namespace pipeline::tasks::labels

@@ -76,12 +76,27 @@ std::optional<std::string> label_of(const TokenSample& sample);
 // The text, as it is written.
 std::string text_of(const TokenSample& sample);
 
-// What begins each text: nothing, or one token.
-using Begin = std::optional<int32_t>;
-// The tokens that the model reads, at most so many: of one text or of both.
-std::vector<int64_t> tokens_of(const TokenSample& sample, Begin begin, int64_t most);
-bool is_cut(const TokenSample& sample, Begin begin, int64_t most);
-// With kTags: the last row of each word that is whole within so many tokens.
-std::vector<int64_t> word_rows(const TokenSample& sample, Begin begin, int64_t most);
+// What stands around texts.
+struct Frame {
+  std::optional<int32_t> begin;  // before each text; of an encoder before the first
+  std::optional<int32_t> end;    // of an encoder: behind each text
+  bool parts_twice = false;      // between two texts there are two ends
+
+  // How many tokens that takes.
+  int64_t size(bool has_second) const {
+    if (!end) return begin ? (has_second ? 2 : 1) : 0;
+    return (begin ? 1 : 0) + (has_second ? (parts_twice ? 3 : 2) : 1);
+  }
+};
+// What the model reads, at most so many tokens: of one text or of both.
+struct Framed {
+  std::vector<int64_t> tokens;
+  int64_t second = 0;  // where the second text begins; the size: there is none
+};
+Framed framed(const TokenSample& sample, const Frame& frame, int64_t most);
+bool is_cut(const TokenSample& sample, const Frame& frame, int64_t most);
+// With kTags: the row of each word that is whole within so many tokens, of an encoder that of its first
+// token, else that of its last, at which a causal model has read the word.
+std::vector<int64_t> word_rows(const TokenSample& sample, const Frame& frame, int64_t most);
 
 }  // namespace pipeline::tasks::labels

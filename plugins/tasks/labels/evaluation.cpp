@@ -23,7 +23,7 @@ std::string probability(double value) { return figures::decimal(value, kProbabil
 at::Tensor Labels::told(const LabelsBatch& batch, at::Tensor* losses) {
   const at::NoGradGuard no_grad;
   return model()
-      .with_labels(batch.packed, pass(),
+      .with_labels(batch.packed, batch.types, pass(),
                    [&](const at::Tensor& outputs) {
                      if (losses != nullptr)
                        *losses = heads::row_losses(form_, outputs, batch.right).to(at::kCPU, at::kDouble);

@@ -190,7 +190,7 @@ records::LabelCounts Labels::training_counts() const {
       for (uint64_t i = 0; i < store.size(); ++i) {
         context().throw_if_cancelled();
         const TokenSample sample = store[i];
-        cut += is_cut(sample, begin(), config().sequence.max_tokens) ? 1 : 0;
+        cut += is_cut(sample, frame(), config().sequence.max_tokens) ? 1 : 0;
         if (config().are_numbers()) {
           counts.add(*records::label_number(required_label(sample)), true);
           continue;
@@ -259,6 +259,56 @@ at::Tensor Labels::balanced(const records::LabelCounts& counts) const {
   return at::tensor(weights, at::kFloat);
 }
 
+// An encoder's text is framed as its tokenizer frames it.
+Frame Labels::frame() const {
+  Frame frame{.begin = tokenizer()->adds_bos() ? tokenizer()->bos() : std::nullopt};
+  if (config().is_language()) return frame;
+  frame.end = tokenizer()->eot();
+  frame.parts_twice = encoder::text_encoder(config().encoder.kind).first_position > 0;
+  return frame;
+}
+
+std::shared_ptr<LabelModel> Labels::build_model() {
+  const int64_t tokens = tokenizer()->vocab_size();
+  if (!config().is_language()) {
+    encoder::Config sizes = config().encoder.of(tokens);
+    sizes.label = form_;
+    return std::make_shared<LabelModel>(
+        std::make_shared<encoder::LabelEncoder>(config().encoder.kind, sizes));
+  }
+  language::Config sizes =
+      config().language.model({tokens, tokenizer().own_tokens().begin, tokenizer()->eot()});
+  sizes.label = form_;
+  return std::make_shared<LabelModel>(language::make_adapted(sizes, config().language.lora));
+}
+
+void Labels::import_model(const std::filesystem::path& folder) {
+  if (auto* const language = model().language())
+    return common::import_language_model(folder, context(), config().language.lora, *language, tokenizer());
+  tokenizer().require_path(folder);
+  const encoder::EncoderFolder theirs = encoder::read_encoder_folder(folder);
+  const bool has_head = model().encoder()->import(folder, theirs);
+  if (!has_head) {
+    if (run().purpose != PL_PURPOSE_TRAIN)
+      fail_with(PL_ERROR_CONFIG, folder.string(),
+                ": has no head for labels: train one with train.init_from, which names it");
+    context().info("weights    of ", folder.string(), "; the head for labels (classifier) is new");
+  }
+  common::take_encoder_texts(folder, context(), theirs.config.vocab_size,
+                             model().encoder()->kept_weights(folder), tokenizer());
+}
+
+void Labels::export_model(const std::filesystem::path& folder) {
+  if (auto* const language = model().language()) {
+    const adapters::LoraOptions& lora = config().language.lora;
+    common::export_language_model(folder, context(), lora, *language, tokenizer());
+    if (!lora.exports_adapter()) common::choose_padding(folder, tokenizer(), std::nullopt, context());
+    return;
+  }
+  for (const std::string& note : model().encoder()->write(folder, tokenizer()->files())) context().info(note);
+  tokenizer()->save(folder.string());
+}
+
 std::string Labels::required_label(const TokenSample& sample) const {
   if (auto label = label_of(sample)) return *std::move(label);
   fail_with(PL_ERROR_CONFIG, "the test data has no labels (task.label.column = \"", config().label.column,
@@ -303,16 +353,23 @@ LabelsBatch Labels::make_batch(const LoadRequest& request) const {
   const Reader reader = this->reader();
   std::vector<std::vector<int64_t>> all, none;
   std::vector<std::string> labels;
-  std::vector<int64_t> rows;
+  std::vector<int64_t> rows, types;
+  const Frame frame = this->frame();
+  // RoBERTa has the table, too, and one kind.
+  const bool has_types = encoder::text_encoder(config().encoder.kind).names.types != nullptr &&
+                         !frame.parts_twice && config().encoder.encoder.type_vocab_size > 1;
   LabelsBatch batch;
   int64_t begin_of_text = 0;
   for (const uint64_t id : request.ids) {
     const TokenSample sample = corpus_->sample(request.split, id, request.epoch);
-    none.emplace_back(all.emplace_back(tokens(sample)).size(), -1);
-    const auto size = static_cast<int64_t>(all.back().size());
+    Framed text = framed(sample);
+    const auto size = static_cast<int64_t>(text.tokens.size());
+    for (int64_t row = 0; row < size && !config().is_language(); ++row)
+      types.push_back(has_types && row >= text.second ? 1 : 0);
+    none.emplace_back(all.emplace_back(std::move(text.tokens)).size(), -1);
     const std::vector<int64_t> own = config().are_tags()
-                                         ? word_rows(sample, begin(), config().sequence.max_tokens)
-                                         : std::vector{size - 1};
+                                         ? word_rows(sample, frame, config().sequence.max_tokens)
+                                         : std::vector{frame.end ? int64_t{0} : size - 1};
     const std::vector<std::string> right = is_judged ? labels_of(sample) : std::vector<std::string>();
     const size_t before = rows.size();
     for (size_t i = 0; i < own.size(); ++i) {
@@ -328,6 +385,7 @@ LabelsBatch Labels::make_batch(const LoadRequest& request) const {
   batch.packed.targets = at::zeros({static_cast<int64_t>(batch.packed.target_rows.size())}, at::kLong);
   batch.packed.full_length = config().sequence.max_tokens;
   if (is_judged) batch.right = right_of(labels);
+  if (!types.empty()) batch.types = at::tensor(types, at::kLong);
   batch.ids.assign(request.ids.begin(), request.ids.end());
   batch.split = request.split;
   if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
@@ -336,18 +394,19 @@ LabelsBatch Labels::make_batch(const LoadRequest& request) const {
 
 LossSum Labels::loss(const LabelsBatch& batch) {
   at::Tensor rows;
-  const at::Tensor sum = model().with_labels(batch.packed, pass(), [&](const at::Tensor& outputs) {
-    const at::Tensor weights = is_training() && weights_.defined()
-                                   ? transformer::to_device(weights_, outputs.device())
-                                   : at::Tensor();
-    const at::Tensor losses = heads::row_losses(form_, outputs, batch.right, weights);
-    rows = losses.detach();
-    return transformer::total(losses, outputs.scalar_type());
-  });
+  const at::Tensor sum =
+      model().with_labels(batch.packed, batch.types, pass(), [&](const at::Tensor& outputs) {
+        const at::Tensor weights = is_training() && weights_.defined()
+                                       ? transformer::to_device(weights_, outputs.device())
+                                       : at::Tensor();
+        const at::Tensor losses = heads::row_losses(form_, outputs, batch.right, weights);
+        rows = losses.detach();
+        return transformer::total(losses, outputs.scalar_type());
+      });
   std::vector<size_t> source_of;
   for (size_t i = 0; i < batch.sources.size(); ++i)
     source_of.insert(source_of.end(), batch.rows[i], batch.sources[i]);
-  common::add_source_metrics(context(), rows, source_of, batch.sources, source_names());
+  common::add_source_metrics(context(), rows, source_of, batch.sources, corpus_->training().names());
   return LossSum(sum);
 }
 

@@ -9,6 +9,7 @@
 #include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/labels/config.hpp"
 #include "plugins/tasks/labels/data.hpp"
+#include "plugins/tasks/labels/model.hpp"
 #include "plugins/tasks/text/data.hpp"
 
 namespace pipeline::tasks::labels {
@@ -18,6 +19,7 @@ struct LabelsBatch {
   std::vector<size_t> rows;      // how many of these each text has
   // What is right, see heads::row_losses(); undefined in predictions.
   at::Tensor right;
+  at::Tensor types;  // of an encoder: (rows) int64, 1 for a text that follows another
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
   std::vector<size_t> sources;  // of each sample, where training has several
@@ -26,11 +28,12 @@ struct LabelsBatch {
   void tensors(V&& visit) {
     packed.tensors(visit);
     if (right.defined()) visit(right);
+    if (types.defined()) visit(types);
   }
 };
 
-class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
-  using Base = common::LanguageTask<LabelsConfig, LabelsBatch>;
+class Labels : public common::TokenizerTask<TorchTask<LabelsConfig, LabelModel, LabelsBatch>> {
+  using Base = TokenizerTask;
 
  public:
   using Base::Base;
@@ -43,7 +46,7 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   void open_data() override;
   uint64_t sample_count(Split split) const override { return corpus_->size(split); }
   double sample_cost(Split split, uint64_t id) const override {
-    return static_cast<double>(tokens(corpus_->sample(split, id)).size());
+    return static_cast<double>(framed(corpus_->sample(split, id)).tokens.size());
   }
   std::string sample_name(Split split, uint64_t id) const override {
     return name_of(corpus_->sample(split, id));
@@ -55,16 +58,17 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
                            batch.ids.size());
   }
 
+  std::shared_ptr<LabelModel> build_model() override;
+  void import_model(const std::filesystem::path& folder) override;
+  void export_model(const std::filesystem::path& folder) override;
+  double flops(const LabelsBatch& batch) override { return model().flops(batch.packed); }
+
   LossSum loss(const LabelsBatch& batch) override;
   std::vector<Metric> metrics() override;
   void evaluate(const LabelsBatch& batch, EvaluationSink& sink) override;
   void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override;
   void predict(const LabelsBatch& batch, const PredictionSink& sink) override;
-
- protected:
-  std::optional<heads::LabelForm> label() const override { return form_; }
-  std::vector<std::string> source_names() const override { return corpus_->training().names(); }
 
  private:
   void open_corpus();
@@ -79,10 +83,10 @@ class Labels : public common::LanguageTask<LabelsConfig, LabelsBatch> {
   std::string unknown_in(Split split) const;
   // The classes in a label, as it names them.
   std::vector<std::string> names_in(const std::string& label) const;
-  std::vector<int64_t> tokens(const TokenSample& sample) const {
-    return tokens_of(sample, begin(), config().sequence.max_tokens);
+  Frame frame() const;
+  Framed framed(const TokenSample& sample) const {
+    return labels::framed(sample, frame(), config().sequence.max_tokens);
   }
-  Begin begin() const { return tokenizer()->adds_bos() ? tokenizer()->bos() : std::nullopt; }
   at::Tensor balanced(const records::LabelCounts& counts) const;
   std::string required_label(const TokenSample& sample) const;
   at::Tensor right_of(const std::vector<std::string>& labels) const;

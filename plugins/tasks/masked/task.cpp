@@ -21,7 +21,8 @@ namespace pipeline::tasks::masked {
 
 namespace fs = std::filesystem;
 
-void MaskedConfig::read_model(const MaskedConfig& config, const fs::path& init_from, const ModelOptions& say) {
+void MaskedConfig::read_model(const MaskedConfig& config, const fs::path& init_from,
+                              const ModelOptions& say) {
   tokenizer::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty()) return;
   const encoder::EncoderFolder theirs = encoder::read_encoder_folder(init_from);
@@ -129,15 +130,14 @@ std::vector<int64_t> Masked::hide(std::vector<int64_t>& tokens, uint64_t seed) c
 MaskedBatch Masked::make_batch(const LoadRequest& request) const {
   std::vector<std::vector<int64_t>> all, targets;
   for (const uint64_t id : request.ids) {
-    std::vector<int64_t> tokens = corpus_->sample(request.split, id, request.epoch).parts.at(1).all<int64_t>();
+    std::vector<int64_t> tokens =
+        corpus_->sample(request.split, id, request.epoch).parts.at(1).all<int64_t>();
     std::vector<int64_t> target(tokens.size(), -1);
     if (request.purpose == Purpose::kPredict)
-      std::ranges::transform(tokens, target.begin(), [mask = mask_token()](int64_t token) {
-        return token == mask ? token : -1;
-      });
+      std::ranges::transform(tokens, target.begin(),
+                             [mask = mask_token()](int64_t token) { return token == mask ? token : -1; });
     else
-      target = hide(tokens,
-                    context().seed("mask", request.epoch, id, static_cast<uint64_t>(request.split)));
+      target = hide(tokens, context().seed("mask", request.epoch, id, static_cast<uint64_t>(request.split)));
     if (const auto first = begin()) {
       tokens.insert(tokens.begin(), *first);
       target.insert(target.begin(), -1);
@@ -207,27 +207,22 @@ void Masked::predict(const MaskedBatch& batch, const PredictionSink& sink) {
 }
 
 void Masked::import_model(const fs::path& folder) {
-  bool has_head = false;
-  const encoder::Config theirs = encoder::import_masked(folder, model(), has_head);
+  const encoder::EncoderFolder theirs = encoder::read_encoder_folder(folder);
+  const bool has_head = model().import(folder, theirs);
   tokenizer().require_path(folder);
-  const int64_t size = tokenizer()->vocab_size(), more = size - theirs.vocab_size;
-  if (const std::string note = language::note_of_vocabulary(folder.string(), size, more); !note.empty())
-    context().info(note);
   if (!has_head) context().info("weights    of ", folder.string(), ": the head that tells tokens is new");
-  tokenizer::Files files =
-      files::with_data_errors([&] { return tokenizer::files_of(folder, {"config.json"}); });
-  files[hugging_face::kWeightsText] = encoder::kept_weights(folder, model());
-  tokenizer().replace(tokenizer()->with(files));
+  common::take_encoder_texts(folder, context(), theirs.config.vocab_size, model().kept_weights(folder),
+                             tokenizer());
 }
 
 void Masked::export_model(const fs::path& folder) {
-  for (const std::string& note : encoder::export_masked(folder, model(), tokenizer()->files()))
-    context().info(note);
+  for (const std::string& note : model().write(folder, tokenizer()->files())) context().info(note);
   tokenizer()->save(folder.string());
 }
 
 }  // namespace pipeline::tasks::masked
 
-PIPELINE_TASK(pipeline::tasks::masked::Masked, "masked", "1.0.0",
-              "An encoder learns tokens that are hidden, as BERT does. Weight decay: matrices and embeddings; not "
-              "biases and norms")
+PIPELINE_TASK(
+    pipeline::tasks::masked::Masked, "masked", "1.0.0",
+    "An encoder learns tokens that are hidden, as BERT does. Weight decay: matrices and embeddings; not "
+    "biases and norms")

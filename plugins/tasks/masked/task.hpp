@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/models/encoder/masked_encoder.hpp"
 #include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/masked/config.hpp"
 #include "plugins/tasks/text/data.hpp"
@@ -23,8 +24,7 @@ struct MaskedBatch {
   }
 };
 
-class Masked
-    : public common::TokenizerTask<TorchTask<MaskedConfig, encoder::MaskedEncoder, MaskedBatch>> {
+class Masked : public common::TokenizerTask<TorchTask<MaskedConfig, encoder::MaskedEncoder, MaskedBatch>> {
  public:
   using TokenizerTask::TokenizerTask;
 

@@ -58,13 +58,15 @@ TEST(Words, AreAListOrWhatBlanksDivide) {
                             "B-PER"));
 }
 
-// A word is told at its last token, if it is whole.
+// A word is told at its last token, by an encoder at its first, if it is whole.
 TEST(Words, HaveTheRowsOfTheirLastTokens) {
   const std::string bytes = stores::pack_tokens({{1, 2, 3, 4, 5}, {0}, {}, {2, 1, 2}}, "", 1000);
   const stores::TokenSample sample = stores::unpack_tokens(bytes).value();
-  EXPECT_THAT(word_rows(sample, std::nullopt, 9), ElementsAre(1, 2, 4));
-  EXPECT_THAT(word_rows(sample, 0, 9), ElementsAre(2, 3, 5));
-  EXPECT_THAT(word_rows(sample, 0, 5), ElementsAre(2, 3)) << "the last word is cut";
+  EXPECT_THAT(word_rows(sample, {}, 9), ElementsAre(1, 2, 4));
+  EXPECT_THAT(word_rows(sample, {.begin = 0}, 9), ElementsAre(2, 3, 5));
+  EXPECT_THAT(word_rows(sample, {.begin = 0}, 5), ElementsAre(2, 3)) << "the last word is cut";
+  EXPECT_THAT(word_rows(sample, {.begin = 0, .end = 9}, 7), ElementsAre(1, 3, 4));
+  EXPECT_THAT(word_rows(sample, {.begin = 0, .end = 9}, 6), ElementsAre(1, 3));
 }
 
 // The tokens of two texts are 1, 2, ... and 101, 102, ...
@@ -76,21 +78,27 @@ std::string packed(int32_t first, int32_t second) {
 }
 
 TEST(TokensOfTexts, AreCutAtTheEndOfTheLongerOneFirst) {
-  const auto read = [](const std::string& bytes, Begin begin, int64_t most) {
-    return tokens_of(stores::unpack_tokens(bytes).value(), begin, most);
+  const auto read = [](const std::string& bytes, const Frame& frame, int64_t most) {
+    return framed(stores::unpack_tokens(bytes).value(), frame, most).tokens;
   };
-  EXPECT_THAT(read(packed(3, 0), 0, 9), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(read(packed(3, 0), std::nullopt, 2), ElementsAre(1, 2));
-  EXPECT_THAT(read(packed(2, 2), 0, 9), ElementsAre(0, 1, 2, 0, 101, 102)) << "each begins";
-  EXPECT_THAT(read(packed(9, 2), std::nullopt, 6), ElementsAre(1, 2, 3, 4, 101, 102));
-  EXPECT_THAT(read(packed(2, 9), std::nullopt, 6), ElementsAre(1, 2, 101, 102, 103, 104));
-  EXPECT_THAT(read(packed(9, 9), 0, 8), ElementsAre(0, 1, 2, 3, 0, 101, 102, 103));
+  EXPECT_THAT(read(packed(3, 0), {.begin = 0}, 9), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(read(packed(3, 0), {}, 2), ElementsAre(1, 2));
+  EXPECT_THAT(read(packed(2, 2), {.begin = 0}, 9), ElementsAre(0, 1, 2, 0, 101, 102)) << "each begins";
+  EXPECT_THAT(read(packed(9, 2), {}, 6), ElementsAre(1, 2, 3, 4, 101, 102));
+  EXPECT_THAT(read(packed(2, 9), {}, 6), ElementsAre(1, 2, 101, 102, 103, 104));
+  EXPECT_THAT(read(packed(9, 9), {.begin = 0}, 8), ElementsAre(0, 1, 2, 3, 0, 101, 102, 103));
+  const Frame berts{.begin = 0, .end = 9}, robertas{.begin = 0, .end = 9, .parts_twice = true};
+  EXPECT_THAT(read(packed(2, 0), berts, 9), ElementsAre(0, 1, 2, 9));
+  EXPECT_THAT(read(packed(2, 1), berts, 9), ElementsAre(0, 1, 2, 9, 101, 9));
+  EXPECT_EQ(framed(stores::unpack_tokens(packed(2, 1)).value(), berts, 9).second, 4);
+  EXPECT_THAT(read(packed(2, 1), robertas, 9), ElementsAre(0, 1, 2, 9, 9, 101, 9));
+  EXPECT_THAT(read(packed(9, 9), robertas, 8), ElementsAre(0, 1, 2, 9, 9, 101, 102, 9));
   for (int32_t first = 1; first < 12; ++first)
     for (int32_t second = 0; second < 12; ++second) {
       const auto sample = packed(first, second);
-      const size_t size = read(sample, std::nullopt, 8).size();
+      const size_t size = read(sample, {}, 8).size();
       EXPECT_EQ(size, static_cast<size_t>(std::min(first + second, 8)));
-      EXPECT_EQ(is_cut(stores::unpack_tokens(sample).value(), std::nullopt, 8), first + second > 8);
+      EXPECT_EQ(is_cut(stores::unpack_tokens(sample).value(), {}, 8), first + second > 8);
     }
 }
 
