@@ -181,6 +181,8 @@ std::string folder(const fs::path& path) {
            "task.esmc.lora.init_from)";
   if (entries(path).empty())
     return "is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json";
+  // A model of sentence-transformers may have all of it in folders within.
+  if (has(path / "modules.json")) return "";
   if (!has(path / "config.json"))
     if (std::string found = too_high(path); !found.empty()) return found;
   if (!has_weights)

@@ -80,12 +80,28 @@ TEST_F(EmbeddingRun, LearnsEvaluatesPredictsAndExports) {
   EXPECT_EQ(read_json(path("folder/config.json")).at("architectures").at(0), "BertModel");
   EXPECT_EQ(read_json(path("folder/modules.json")).size(), 3u);
   EXPECT_EQ(read_json(path("folder/sentence_bert_config.json")).at("max_seq_length"), 40);
+  // A tokenizer that was trained here says in a folder what ends a text, and what pads it.
+  EXPECT_EQ(read_json(path("folder/tokenizer.json")).at("post_processor").at("type"), "Sequence");
+  EXPECT_EQ(read_json(path("folder/tokenizer_config.json")).at("pad_token"), "<|endoftext|>");
   // The folder says all that its predictions need.
   write_text(path("folder.toml"), "[task]\nplugin = \"embedding\"\ndata.test = \"test.jsonl\"\n");
   pipeline({"predict", "folder.toml", "--checkpoint", "folder", "--set", "run.dir=again", "--set",
             "run.device=cpu"})
       .ended(0);
   EXPECT_EQ(vectors("again"), ours);
+}
+
+// What stands twice in the data counts once.
+TEST_F(EmbeddingRun, CountsEqualPairsOnce) {
+  call("run").ended(0);
+  const auto recall = [&](const std::string& texts) {
+    write_text(path("test.jsonl"), texts);
+    auto figures = evaluated({});
+    EXPECT_EQ(figures["recall_100"], 1);
+    return figures["ndcg_10"];
+  };
+  const double once = recall(pairs(12));
+  EXPECT_EQ(recall(pairs(12) + pairs(12)), once);
 }
 
 TEST_F(EmbeddingRun, HasTheSameBitsUnderEveryStrategyAndAfterAKill) { expect_the_same_run_everywhere(*this); }
@@ -122,6 +138,10 @@ TEST_F(EmbeddingRun, LearnsScores) {
                                   "\n");
   EXPECT_THAT(call("run", sets + Words{"run.dir=bad"}).ended(2).err,
               HasSubstr("record 1: \"high\" in column \"score\" is no number"));
+  write_text(path("test.jsonl"), pairs(12, true) + R"({"anchor": "no", "positive": "score"})"
+                                                   "\n");
+  EXPECT_THAT(call("evaluate", Words{"--split", "test"} + sets + kLonger).ended(0).out,
+              HasSubstr("evaluated  12 of the 13 records"));
 }
 
 // Queries are judged with all documents, also those that answer none, and a query is no answer to itself.
@@ -149,6 +169,12 @@ TEST_F(EmbeddingRun, IsJudgedByACollection) {
   auto figures = evaluated(sets + kLonger);
   EXPECT_GT(figures["recall_10"], 0.3);
   EXPECT_EQ(figures["recall_100"], 1);
+  EXPECT_THAT(call("run", sets + Words{"task.data.val=beir", "evaluate.max_samples=4", "run.dir=part"}).code,
+              testing::Ne(0));
+  std::filesystem::copy_file(path("beir/qrels/test.tsv"), path("beir/qrels/dev.tsv"));
+  EXPECT_THAT(
+      call("run", sets + Words{"task.data.val=beir", "evaluate.max_samples=8", "run.dir=part"}).ended(0).out,
+      HasSubstr("it is judged whole, with evaluate.max_samples = 0"));
   std::filesystem::rename(path("beir/qrels/test.tsv"), path("beir/qrels/other.tsv"));
   EXPECT_THAT(call("run", sets + Words{"run.dir=bad"}).ended(2).err,
               HasSubstr("qrels/test.tsv: is not there"));
@@ -161,12 +187,17 @@ TEST_F(EmbeddingRun, NamesWhatCannotBeLearnt) {
   EXPECT_THAT(problem({"task.model.num_attention_heads=3"}), HasSubstr("must divide task.model.hidden_size"));
   EXPECT_THAT(problem({"task.data.positive_column=anchor"}), HasSubstr("is task.data.query_column, too"));
   EXPECT_THAT(problem({"task.objective=similarity", "task.loss.symmetric=true"}), HasSubstr("is of no use"));
+  EXPECT_THAT(problem({"task.data.negatives=2"}),
+              HasSubstr("is of no use without task.data.negative_column"));
+  EXPECT_THAT(problem({"task.predict.formats=[]"}), HasSubstr("must have a format"));
   EXPECT_THAT(call("run", {"task.data.positive_column=answer"}).ended(2).err, HasSubstr("answer"));
+  EXPECT_THAT(call("run", {"task.data.negative_column=wrong"}).ended(2).err,
+              HasSubstr("no record has a text in column \"wrong\""));
   write_text(path("train.jsonl"), R"({"anchor": "a", "positive": []}
 {"anchor": "a", "positive": ["b", "c"]}
 )");
   EXPECT_THAT(call("run", {"train.global_batch=1", "train.micro_batch=1", "train.max_steps=1"}).ended(0).out,
-              HasSubstr("1 record of train.jsonl left out, whose list in column \"positive\" has no text"));
+              HasSubstr("1 record of train.jsonl left out, without a text in column \"positive\""));
 }
 
 }  // namespace

@@ -120,7 +120,8 @@ bool is_ours(const std::string& weights) {
 }
 
 bool is_foreign(const std::string& weights) {
-  return fs::exists(fs::path(weights) / "config.json") && !is_ours(weights);
+  const fs::path folder = weights;
+  return (fs::exists(folder / "config.json") || fs::exists(folder / "modules.json")) && !is_ours(weights);
 }
 
 std::string best_checkpoint(const std::string& weights) {

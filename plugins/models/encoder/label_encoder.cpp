@@ -47,8 +47,7 @@ at::Tensor LabelEncoder::with_labels(const transformer::PackedBatch& batch, cons
           h = transformer::linear(h.to(pass.compute), dense_);
           h = row_.label_is_relu ? at::relu(h) : at::tanh(h);
         }
-        return Tensors{
-            then(transformer::linear(dropped(h, 1).to(pass.compute), out_).to(at::kFloat))};
+        return Tensors{then(transformer::linear(dropped(h, 1).to(pass.compute), out_).to(at::kFloat))};
       },
       {x})[0];
 }
@@ -63,7 +62,8 @@ double LabelEncoder::flops(const transformer::PackedBatch& batch) const {
 
 Head LabelEncoder::head() const {
   Head all{.parts = {"classifier."}, .label = config_.label};
-  if (const std::string dense = row_.names.label_dense; dense_.weight.defined() && !dense.starts_with("classifier."))
+  if (const std::string dense = row_.names.label_dense;
+      dense_.weight.defined() && !dense.starts_with("classifier."))
     all.parts.push_back(dense + ".");
   return all;
 }

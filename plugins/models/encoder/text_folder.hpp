@@ -36,7 +36,8 @@ void require_same_encoder(const std::string& table, const Architecture& row, con
                           const EncoderFolder& theirs, const std::string& folder);
 
 // The parts of a head that a folder has.
-std::vector<std::string> parts_in(const std::filesystem::path& folder, const Architecture& row, const Head& head);
+std::vector<std::string> parts_in(const std::filesystem::path& folder, const Architecture& row,
+                                  const Head& head);
 // The encoder, and these parts of the head, start as they are in the folder.
 void import_encoder(const std::filesystem::path& folder, const Architecture& row, const Head& head,
                     ParameterRegistry& parameters, int64_t more_tokens);

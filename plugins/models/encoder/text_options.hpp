@@ -42,6 +42,8 @@ struct TextEncoderOptions {
                     ".max_position_embeddings = ", encoder.max_position_embeddings, " makes it",
                     row.first_position > 0 ? concat(" with the first ", row.first_position, " unused") : ""));
   }
+  // The number that the token for padding must have; -1: any.
+  int64_t padding() const { return text_encoder(kind).first_position - 1; }
   // The encoder for a tokenizer of so many tokens.
   Config of(int64_t tokens) const {
     Config config = encoder;

@@ -143,24 +143,39 @@ void read_modules(const fs::path& path, Folder& folder) {
 }
 
 void read_text_rules(const fs::path& path, Folder& folder) {
-  for (const fs::path& place : {folder.encoder / kText, folder.encoder / "tokenizer_config.json"}) {
+  for (const char* name : {kText, "sentence_roberta_config.json", "sentence_distilbert_config.json",
+                           "sentence_xlm-roberta_config.json", "tokenizer_config.json"}) {
+    const fs::path place = folder.encoder / name;
     if (!is_there(place)) continue;
     const ConfigFile file(place.string());
-    if (place.filename() == kText) {
+    if (place.filename() != "tokenizer_config.json") {
       hugging_face::check_only(file, "do_lower_case", hugging_face::only({false}));
-      if (int64_t most = 0; file.read("max_seq_length", most), most > 0) folder.max_tokens = most;
-    } else if (const json* const most = file.find("model_max_length");
-               !folder.max_tokens && most != nullptr && most->is_number_unsigned()) {
+      if (int64_t most = 0; file.read("max_seq_length", most), most > 0 && !folder.max_tokens)
+        folder.max_tokens = most;
+      continue;
+    }
+    hugging_face::check_only(file, "truncation_side", hugging_face::only({"right"}));
+    if (const json* const most = file.find("model_max_length");
+        !folder.max_tokens && most != nullptr && most->is_number_unsigned()) {
       folder.max_tokens =
           static_cast<int64_t>(std::min<uint64_t>(most->get<uint64_t>(), encoder::kMostWidth));
     }
   }
   if (!is_there(path / kPrompts)) return;
   const ConfigFile file((path / kPrompts).string());
+  hugging_face::check_only(file, "truncate_dim", hugging_face::only({nullptr}));
   const json* const prompts = file.find("prompts");
   if (prompts == nullptr || !prompts->is_object()) return;
-  for (const auto& [name, text] : prompts->items())
-    if (text.is_string()) folder.prompts[name] = text;
+  std::string usual;
+  file.read("default_prompt_name", usual);
+  const auto prompt = [&](std::initializer_list<const char*> names) {
+    for (const std::string name : names)
+      if (const auto found = prompts->find(name); found != prompts->end() && found->is_string())
+        if (const std::string text = *found; !text.empty()) return text;
+    return std::string();
+  };
+  folder.query_prompt = prompt({"query", usual.c_str()});
+  folder.passage_prompt = prompt({"document", "passage", usual.c_str()});
 }
 
 // The parameters that are in the encoder's folder, or those of the projection.
@@ -201,6 +216,21 @@ ordered_json pooling_json(const Config& config) {
   return values;
 }
 
+// The prompts, in what the folder that the model came from says besides.
+ordered_json prompts_json(const TextRules& rules, const hugging_face::FolderTexts& came) {
+  ordered_json values{{"prompts", ordered_json::object()},
+                      {"default_prompt_name", nullptr},
+                      {"similarity_fn_name", "cosine"}};
+  if (const auto found = came.find(kPrompts); found != came.end())
+    if (const auto theirs = ordered_json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+        theirs.is_object())
+      values.update(theirs);
+  if (!values["prompts"].is_object()) values["prompts"] = ordered_json::object();
+  values["prompts"]["query"] = rules.query_prompt;
+  values["prompts"]["document"] = rules.passage_prompt;
+  return values;
+}
+
 void write_json(const fs::path& path, const ordered_json& values) {
   std::error_code ignored;
   fs::create_directory(path.parent_path(), ignored);
@@ -210,7 +240,7 @@ void write_json(const fs::path& path, const ordered_json& values) {
 }  // namespace
 
 Folder read_folder(const fs::path& path) {
-  Folder folder{.config = {}, .encoder = path, .projection = {}, .prompts = {}};
+  Folder folder{.config = {}, .encoder = path, .projection = {}};
   folder.is_encoder_alone = !is_there(path / kModules);
   if (folder.is_encoder_alone) {
     take_encoder(folder);
@@ -266,10 +296,7 @@ std::vector<std::string> export_model(const fs::path& path, const SentenceEncode
     hugging_face::export_weights((path / "2_Dense").string(), model.parameters(), name_map(config, true));
   }
   write_json(path / kText, {{"max_seq_length", rules.max_tokens}, {"do_lower_case", false}});
-  write_json(path / kPrompts,
-             {{"prompts", {{"query", rules.query_prompt}, {"document", rules.passage_prompt}}},
-              {"default_prompt_name", nullptr},
-              {"similarity_fn_name", "cosine"}});
+  write_json(path / kPrompts, prompts_json(rules, texts));
   return hugging_face::notes_of(form);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +13,11 @@
 namespace pipeline::sentence_encoder {
 
 struct Folder {
-  Config config;                               // with mean pooling where there is no modules.json
-  std::filesystem::path encoder, projection;   // folders within it; the latter empty: none
-  bool is_encoder_alone = true;                // without modules.json
-  std::optional<int64_t> max_tokens;           // of a text, if the folder says it
-  std::map<std::string, std::string> prompts;  // by what they are for: "query"
+  Config config;                              // with mean pooling where there is no modules.json
+  std::filesystem::path encoder, projection;  // folders within it; the latter empty: none
+  bool is_encoder_alone = true;               // without modules.json
+  std::optional<int64_t> max_tokens;          // of a text, if the folder says it
+  std::string query_prompt, passage_prompt;   // those named query and document, else the default
 };
 
 // Throws an Error that names file, key and value of what we do not compute.

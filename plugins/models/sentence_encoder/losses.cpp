@@ -109,6 +109,19 @@ at::Tensor RankingLoss::begin(const at::Tensor& rows) {
   return losses_;
 }
 
+int64_t RankingLoss::nearest() const {
+  const at::NoGradGuard no_grad;
+  const int64_t rows = query_keys_.size(0);
+  int64_t count = 0;
+  for (int64_t first = 0; first < rows; first += kBlock) {
+    const Range block{first, std::min(kBlock, rows - first)};
+    const at::Tensor by_query = logits(spaces_.front(), block, {0, text_keys_.size(0)}),
+                     right = by_query.narrow(1, first, block.count).diagonal().unsqueeze(1);
+    count += ((by_query >= right).sum(1) == 1).sum().item<int64_t>();
+  }
+  return count;
+}
+
 RowLoss RankingLoss::part(const at::Tensor& rows, int64_t first, int64_t count) const {
   const double weight = (options_.is_symmetric ? 0.5 : 1) / options_.temperature;
   const int64_t all = rows.size(0);

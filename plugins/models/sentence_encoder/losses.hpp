@@ -35,6 +35,9 @@ class RankingLoss {
 
   // begin() comes first, once for the same rows (G, columns): (G), the loss of each.
   at::Tensor begin(const at::Tensor& rows);
+  // After begin(): how many queries have a right text that is nearer than all others. By whole vectors, or
+  // the first size of them.
+  int64_t nearest() const;
   // Of some of them, and the gradient in these of all rows' losses.
   RowLoss part(const at::Tensor& rows, int64_t first, int64_t count) const;
 

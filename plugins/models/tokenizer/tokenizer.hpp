@@ -27,8 +27,10 @@ inline constexpr std::initializer_list<const char*> kLanguageModelFiles{"config.
                                                                         "generation_config.json"};
 inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preprocessor_config.json",
                                                                       "processor_config.json"};
+inline constexpr std::initializer_list<const char*> kSentenceModelFiles{"config_sentence_transformers.json"};
 inline constexpr std::initializer_list<const char*> kModelFiles{
-    "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
+    "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json",
+    "config_sentence_transformers.json"};
 // Those of these names that are there. Throws TokenizerError where one cannot be read, is no UTF-8, is no
 // JSON although its name says so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
@@ -166,6 +168,9 @@ class Tokenizer {
 // tokenizer that was read last is kept, as a run asks for it several times and 256,000 tokens take seconds:
 // where the files have the same content again, it is that one. Safe for concurrent use.
 TokenizerPtr load_tokenizer(const std::string& path);
+
+// A saved tokenizer.json of byte-level BPE that puts nothing behind a text puts this token there from now on.
+void end_texts_with(const std::string& folder, const std::string& token, int32_t id);
 
 // Whether a folder has a file that load_tokenizer() reads tokens from.
 bool has_tokenizer(const std::filesystem::path& folder);

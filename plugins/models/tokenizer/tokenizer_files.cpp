@@ -112,6 +112,22 @@ NamedFiles read_byte_level_files(const std::string& path) {
   return files;
 }
 
+namespace {
+
+// RoBERTa's class puts tokens around a text of which vocab.json and merges.txt say nothing.
+void frame_as_class(const NamedFiles& files, Vocabulary& vocabulary) {
+  const auto config = files.find(kTokenizerConfig);
+  const json values = config == files.end() ? json() : parse_tokenizer_file(config->second);
+  const json kind = values.is_object() ? values.value("tokenizer_class", json()) : json();
+  if (kind != "RobertaTokenizer" && kind != "RobertaTokenizerFast") return;
+  if (vocabulary.begin_of_text < 0 || vocabulary.end_of_text < 0)
+    throw TokenizerError(config->second.path + ": tokenizer_class = " + kind.dump() +
+                         " puts tokens around each text: it must name them as bos_token and eos_token");
+  vocabulary.adds_begin_of_text = true;
+}
+
+}  // namespace
+
 Vocabulary parse_vocabulary(const NamedFiles& files) {
   const auto json_form = files.find(kTokenizerJson);
   Vocabulary vocabulary = json_form != files.end()
@@ -120,6 +136,7 @@ Vocabulary parse_vocabulary(const NamedFiles& files) {
   if (const auto config = files.find(kTokenizerConfig); config != files.end())
     read_tokenizer_config(config->second, vocabulary);
   if (const NamedText* const map = special_tokens_map(files)) read_special_tokens(*map, vocabulary);
+  if (json_form == files.end()) frame_as_class(files, vocabulary);
   return vocabulary;
 }
 

@@ -153,6 +153,27 @@ Vocabulary parse_tokenizer_json(const NamedText& text) {
   return parse_object(Section(object, text.path + ":"));
 }
 
+void end_texts_with(const std::string& folder, const std::string& token, int32_t id) {
+  const std::filesystem::path path = std::filesystem::path(folder) / kTokenizerJson;
+  if (!is_there(path)) return;
+  nlohmann::ordered_json file = nlohmann::ordered_json::parse(read_file(path).text);
+  const nlohmann::ordered_json offsets = file.value("post_processor", nlohmann::ordered_json());
+  if (!offsets.is_object() || offsets.value("type", "") != "ByteLevel") return;
+  const auto part = [](const char* kind, const std::string& name, int type) {
+    return nlohmann::ordered_json{{kind, {{"id", name}, {"type_id", type}}}};
+  };
+  const auto end = [&](int type) { return part("SpecialToken", token, type); };
+  file["post_processor"] = {
+      {"type", "Sequence"},
+      {"processors",
+       {offsets,
+        {{"type", "TemplateProcessing"},
+         {"single", {part("Sequence", "A", 0), end(0)}},
+         {"pair", {part("Sequence", "A", 0), end(0), part("Sequence", "B", 1), end(1)}},
+         {"special_tokens", {{token, {{"id", token}, {"ids", {id}}, {"tokens", {token}}}}}}}}}};
+  write_file(path, file.dump());
+}
+
 std::string format_tokenizer_json(const Vocabulary& vocabulary) {
   json added = json::array();
   for (const Added& token : vocabulary.added) added.push_back(format_added(token.id, token.text, token.how));

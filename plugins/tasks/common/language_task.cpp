@@ -125,6 +125,23 @@ void take_encoder_texts(const fs::path& folder, const Context& context, int64_t 
   tokenizer.replace(tokenizer->with(files));
 }
 
+void require_padding(int64_t token, const TaskTokenizer& tokenizer, const ConfigErrors& errors,
+                     const char* key) {
+  if (token >= 0 && !tokenizer->is_special(token))
+    errors(key, concat("numbers positions from behind the number of the token for padding, ", token,
+                       ", which is a word of this tokenizer: name a tokenizer of its kind, or take bert"));
+}
+
+void frame_exported_texts(const fs::path& folder, const TaskTokenizer& tokenizer) {
+  if (tokenizer->adds_bos()) return;
+  const std::string end = tokenizer->decode(std::vector{static_cast<int32_t>(tokenizer->eot())});
+  tokenizer::end_texts_with(folder.string(), end, tokenizer->eot());
+  const tokenizer::Files& files = tokenizer->files();
+  const auto config = files.find("tokenizer_config.json");
+  if (config == files.end() || config->second.find("\"pad_token\"") == std::string::npos)
+    hugging_face::set_padding(folder.string(), tokenizer->eot(), end);
+}
+
 void export_language_model(const fs::path& folder, const Context& context, const adapters::LoraOptions& lora,
                            const language::LanguageModel& model, const TaskTokenizer& tokenizer) {
   language::export_model(folder, model, lora, tokenizer->files(), tokenizer.own_tokens(),

@@ -107,6 +107,15 @@ void import_language_model(const std::filesystem::path& folder, const Context& c
 void take_encoder_texts(const std::filesystem::path& folder, const Context& context, int64_t their_tokens,
                         std::string kept, TaskTokenizer& tokenizer);
 
+// Refuses a tokenizer that has a word where the kind of an encoder, the option `key`, must have the token for
+// padding; -1: it may be any.
+void require_padding(int64_t token, const TaskTokenizer& tokenizer, const ConfigErrors& errors,
+                     const char* key);
+
+// A tokenizer that was trained here says of itself nothing of what ends a text, or pads it. In an encoder's
+// folder it does, so that transformers makes of a text what the model has read.
+void frame_exported_texts(const std::filesystem::path& folder, const TaskTokenizer& tokenizer);
+
 // Writes the model or its adapter, with the tokenizer's files.
 void export_language_model(const std::filesystem::path& folder, const Context& context,
                            const adapters::LoraOptions& lora, const language::LanguageModel& model,

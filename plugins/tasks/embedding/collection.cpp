@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -34,6 +35,7 @@ void read_texts(const fs::path& path, const std::function<void(Document&&)>& tak
   records::RecordReport report;
   records::ReadOptions options;
   options.on_block = on_block;
+  options.remedy = "each line of a collection's files has _id and text, and may have title";
   records::read_table(
       path.string(), sources::Format::kJson,
       {{.name = "_id", .required = true, .takes = records::Column::kTextOrInteger},
@@ -56,17 +58,17 @@ Judged read_judgements(const fs::path& path) {
   const auto column = [](const char* name) {
     return records::Column{.name = name, .required = true, .takes = records::Column::kValues};
   };
-  records::read_table(path.string(), sources::Format::kTsv,
-                      {column("query-id"), column("corpus-id"), column("score")},
-                      [&](records::Row&& row) {
-                        const auto grade = records::label_number(*row.fields[2]);
-                        if (!grade)
-                          throw files::DataError(concat(path.string(), ":", row.line, ": score = \"",
-                                                        *row.fields[2], "\": must be a number"));
-                        ++report.used;
-                        judged[*row.fields[0]].emplace_back(*row.fields[1], *grade);
-                      },
-                      report, {});
+  records::read_table(
+      path.string(), sources::Format::kTsv, {column("query-id"), column("corpus-id"), column("score")},
+      [&](records::Row&& row) {
+        const auto grade = records::label_number(*row.fields[2]);
+        if (!grade)
+          throw files::DataError(
+              concat(path.string(), ":", row.line, ": score = \"", *row.fields[2], "\": must be a number"));
+        ++report.used;
+        judged[*row.fields[0]].emplace_back(*row.fields[1], *grade);
+      },
+      report, {.remedy = "the columns of qrels are query-id, corpus-id and score, with tabs between"});
   if (report.used == 0) throw files::DataError(report.nothing_usable(path.string()));
   return judged;
 }
@@ -104,9 +106,15 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
     hooks.report(std::min(done, bytes), bytes);
   };
   std::vector<std::string> documents;
+  std::set<std::string> names;
+  uint64_t repeated = 0;
   read_texts(
       folder / kCorpus,
       [&](Document&& one) {
+        if (!names.insert(one.name).second) {
+          ++repeated;
+          return;
+        }
         std::string text(files::trimmed(one.title.empty() ? one.text : one.title + " " + one.text));
         std::vector<int32_t> tokens = encoder.of_passage(text);
         documents.push_back(pack({.name = one.name,
@@ -115,23 +123,30 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
                                   .negatives = {},
                                   .score = {},
                                   .keys = {files::hash128(one.name)},
-                                  .judgements = {}},
-                                 tokens, {}, encoder.vocabulary_size));
+                                  .judgements = {},
+                                  .documents = 0},
+                                 tokens, {}, encoder.vocabulary_size, /*is_judged=*/true));
         if (const auto found = answers.find(one.name); found != answers.end())
           found->second = std::move(tokens);
       },
       report.records, on_block, report.drops);
-  uint64_t unanswered = 0;
+  uint64_t unanswered = 0, unknown = 0;
+  std::set<std::string> asked;
   std::vector<std::string> queries;
   read_texts(
       folder / kQueries,
       [&](Document&& one) {
         const auto found = judged.find(one.name);
         if (found == judged.end()) return;  // of another split
+        if (!asked.insert(one.name).second) {
+          ++repeated;
+          return;
+        }
         Facts facts{.name = one.name, .text = one.text};
         const std::vector<int32_t>* answer = nullptr;
         for (const auto& [document, grade] : found->second) {
           facts.judgements.push_back({files::hash128(document), grade});
+          unknown += names.contains(document) ? 0 : 1;
           const auto text = answers.find(document);
           if (grade <= 0 || answer != nullptr || text == answers.end() || text->second.empty()) continue;
           answer = &text->second;
@@ -142,7 +157,9 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
           return;
         }
         facts.positives = {static_cast<uint32_t>(answer->size())};
-        queries.push_back(pack(facts, encoder.of_query(one.text), {*answer}, encoder.vocabulary_size));
+        facts.documents = names.size();
+        queries.push_back(
+            pack(facts, encoder.of_query(one.text), {*answer}, encoder.vocabulary_size, /*is_judged=*/true));
       },
       report.records, on_block, report.drops);
   if (queries.empty())
@@ -151,6 +168,12 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
   report.notes = concat(folder.string(), ": ", queries.size(), queries.size() == 1 ? " query" : " queries",
                         " of ", collection.split, ", ", files::counted(documents.size(), "document"), "\n");
   if (unanswered > 0) report.notes += concat(unanswered, " more left out, which no document answers\n");
+  if (repeated > 0) report.notes += concat(repeated, " left out whose _id was there before\n");
+  if (unknown > 0)
+    report.notes += concat(unknown, " judgements passed over, of documents that are not in ", kCorpus, "\n");
+  if (judged.size() > asked.size())
+    report.notes += concat(judged.size() - asked.size(), " judged queries passed over, which are not in ",
+                           kQueries, "\n");
   report.used = queries.size() + documents.size();
   for (auto* list : {&queries, &documents})
     for (std::string& sample : *list) {

@@ -20,13 +20,18 @@ void EmbeddingConfig::validate(const ConfigErrors& errors) const {
   model.require_positions(errors, "text.max_tokens", text.max_tokens);
   const int64_t width = model.projection_dim > 0 ? model.projection_dim : model.encoder.hidden_size;
   for (const int64_t dimensions : loss.matryoshka)
-    if (dimensions < 1 || dimensions > width)
+    if (dimensions < 1 || dimensions > width || std::ranges::count(loss.matryoshka, dimensions) > 1)
       errors("loss.matryoshka",
-             concat("has ", dimensions, ": must be from 1 to the vectors' width (", width, ")"));
+             concat("has ", dimensions, ": must be from 1 to the vectors' width (", width, "), each once"));
   if (!is_ranking() && loss.symmetric)
     errors("loss.symmetric", "is of no use with task.objective = \"similarity\"");
   if (!is_ranking() && !data.negative_column.empty())
     errors("data.negative_column", "is of no use with task.objective = \"similarity\"");
+  if (data.negative_column.empty() && errors.is_set("data.negatives"))
+    errors("data.negatives", "is of no use without task.data.negative_column");
+  if (is_ranking() && errors.is_set("data.score_column"))
+    errors("data.score_column", "is of no use with task.objective = \"ranking\"");
+  if (predict.formats.empty()) errors("predict.formats", "must have a format for the vectors");
   if (query_column() == positive_column())
     errors("data.positive_column", concat("is task.data.query_column, too (\"", query_column(), "\")"));
 }
@@ -64,12 +69,10 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
   const int64_t positions = theirs.row().most_tokens(theirs.encoder);
   if (!say.is_set("text.max_tokens"))
     say("text.max_tokens", std::min({folder.max_tokens.value_or(config.text.max_tokens), positions}),
-        init_from / "config.json");
-  for (const auto& [key, name] : {std::pair("text.query_prompt", "query"),
-                                  {"text.passage_prompt", "passage"},
-                                  {"text.passage_prompt", "document"}})
-    if (const auto found = folder.prompts.find(name); found != folder.prompts.end() && !found->second.empty())
-      say(key, found->second, init_from / "config_sentence_transformers.json");
+        folder.encoder / "config.json");
+  for (const auto& [key, prompt] : {std::pair("text.query_prompt", &folder.query_prompt),
+                                    {"text.passage_prompt", &folder.passage_prompt}})
+    if (!prompt->empty()) say(key, *prompt, init_from / "config_sentence_transformers.json");
   tokenizer::follow_tokenizer(say, folder.encoder, say.is_set("tokenizer.path"));
   hugging_face::check_weights(folder.encoder.string());
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "plugins/data/files/texts.hpp"
 #include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/label_scale.hpp"
 
@@ -33,7 +34,7 @@ bool take_list(std::string_view& bytes, std::vector<T>& values) {
 }  // namespace
 
 std::string pack(const Facts& facts, const std::vector<int32_t>& first,
-                 const std::vector<std::vector<int32_t>>& others, uint32_t vocabulary_size) {
+                 const std::vector<std::vector<int32_t>>& others, uint32_t vocabulary_size, bool is_judged) {
   std::string beside;
   files::put_text(beside, facts.name);
   files::put_text(beside, facts.text);
@@ -42,7 +43,8 @@ std::string pack(const Facts& facts, const std::vector<int32_t>& first,
   put_list(beside, facts.score ? std::vector{*facts.score} : std::vector<float>());
   put_list(beside, facts.keys);
   put_list(beside, facts.judgements);
-  std::vector<int32_t> all, mark(others.empty() && !facts.is_document() ? 0 : 1);
+  beside.append(files::bytes_of(facts.documents));
+  std::vector<int32_t> all, mark(is_judged ? 1 : 0);
   for (const auto& one : others) all.insert(all.end(), one.begin(), one.end());
   return stores::pack_tokens({first, mark, all}, beside, vocabulary_size);
 }
@@ -54,7 +56,7 @@ Facts facts_of(const TokenSample& sample) {
   const bool is_whole = files::take_text(beside, facts.name) && files::take_text(beside, facts.text) &&
                         take_list(beside, facts.positives) && take_list(beside, facts.negatives) &&
                         take_list(beside, score) && take_list(beside, facts.keys) &&
-                        take_list(beside, facts.judgements);
+                        take_list(beside, facts.judgements) && files::take(beside, facts.documents);
   uint64_t size = 0;
   for (const auto* list : {&facts.positives, &facts.negatives})
     for (const uint32_t count : *list) size += count;
@@ -83,7 +85,9 @@ stores::TokenReport read_pairs(const records::PairSource& source, bool is_scored
   struct Read {
     std::string sample;  // empty: nothing belongs to its text
     std::string name;    // then
+    bool has_negatives = false;
   };
+  bool has_negatives = false;
   stores::TokenReport report = source.read_on_threads<Read>(
       hooks,
       [&](const records::Pair& record) -> Read {
@@ -97,30 +101,40 @@ stores::TokenReport read_pairs(const records::PairSource& source, bool is_scored
           }
         };
         take(record.second, facts.positives);
-        if (facts.positives.empty() && source.columns.second_required)
-          return {.sample = {}, .name = record.id};
-        if (is_scored && !record.extra.empty()) {
-          const auto score = records::label_number(record.extra);
-          if (!score)
+        const std::string score(files::trimmed(record.extra));
+        const bool has_score = !score.empty() && !records::is_word_for_none(score);
+        if (is_scored && has_score) {
+          const auto number = records::label_number(score);
+          if (!number)
             throw files::DataError(concat(source.files.named, ": record ", record.id, ": \"",
-                                          record.extra.substr(0, 60), "\" in column \"", source.columns.extra,
+                                          score.substr(0, 60), "\" in column \"", source.columns.extra,
                                           "\" is no number, or too large a one"));
-          facts.score = static_cast<float>(*score);
+          facts.score = static_cast<float>(*number);
         } else if (!is_scored) {
           take(record.extra, facts.negatives);
         }
-        return {.sample = pack(facts, encoder.of_query(record.first), others, encoder.vocabulary_size),
-                .name = {}};
+        const bool is_judged = !facts.positives.empty() && (!is_scored || facts.score);
+        if (!is_judged && source.columns.second_required) return {.sample = {}, .name = record.id};
+        return {
+            .sample = pack(facts, encoder.of_query(record.first), others, encoder.vocabulary_size, is_judged),
+            .name = {},
+            .has_negatives = !facts.negatives.empty()};
       },
       [&](Read&& one) {
+        has_negatives = has_negatives || one.has_negatives;
         if (!one.sample.empty()) return add(std::move(one.sample));
         if (left_out++ == 0) example = one.name;
       });
+  if (!is_scored && !has_negatives && source.columns.second_required && !source.columns.extra.empty())
+    throw files::DataError(concat(source.files.named, ": no record has a text in column \"",
+                                  source.columns.extra,
+                                  "\": name that of negatives in task.data.negative_column"));
   if (left_out == 0) return report;
   report.used -= left_out;
   report.notes += concat(left_out, left_out == 1 ? " record" : " records", " of ", source.files.name(),
-                         " left out, whose list in column \"", source.columns.second,
-                         "\" has no text: the first is ", example, "\n");
+                         " left out, without a text in column \"", source.columns.second, "\"",
+                         is_scored ? concat(" or a score in column \"", source.columns.extra, "\"") : "",
+                         ": the first is ", example, "\n");
   return report;
 }
 

@@ -46,13 +46,13 @@ struct Facts {
   std::vector<Hash128> keys;
   std::vector<Judgement> judgements;
 
-  bool is_document() const { return keys.size() == 1; }
+  uint64_t documents = 0;  // of the collection, with a query
 };
 Facts facts_of(const TokenSample& sample);
 
-// A sample of a text and those that belong to it or not.
+// A sample of a text and those that belong to it or not. is_judged: it is a part of figures.
 std::string pack(const Facts& facts, const std::vector<int32_t>& first,
-                 const std::vector<std::vector<int32_t>>& others, uint32_t vocabulary_size);
+                 const std::vector<std::vector<int32_t>>& others, uint32_t vocabulary_size, bool is_judged);
 
 // The tokens of a sample's text 0 (the first), 1 ... (positives, then negatives).
 std::vector<int64_t> tokens_of(const TokenSample& sample, const Facts& facts, size_t text);

@@ -33,18 +33,6 @@ std::string_view bytes_of(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-// How many queries have their own text as the nearest of these pairs.
-double nearest_share(const at::Tensor& vectors, const std::vector<size_t>& queries) {
-  const at::Tensor unit = sentence_encoder::of_length_1(vectors);
-  const auto at = [&](size_t shift) {
-    std::vector<int64_t> rows;
-    for (const size_t query : queries) rows.push_back(static_cast<int64_t>(query + shift));
-    return unit.index_select(0, transformer::to_device(rows, unit.device()));
-  };
-  const at::Tensor similar = at(0).mm(at(1).t());
-  return ((similar >= similar.diagonal().unsqueeze(1)).sum(1) == 1).sum().item<double>();
-}
-
 // Figures with their intervals.
 class Writer {
  public:
@@ -81,7 +69,7 @@ std::vector<Metric> Embedding::metrics() {
   return {{.name = "loss",
            .help = "of a pair among those of its evaluation batch (train.micro_batch samples), in nats"},
           {.name = "accuracy",
-           .help = "share of queries whose own text is the nearest in that batch",
+           .help = "share of queries whose own text is nearer than all others in that batch",
            .better = PL_BETTER_HIGHER}};
 }
 
@@ -112,7 +100,7 @@ void Embedding::evaluate(const EmbeddingBatch& batch, EvaluationSink& sink) {
     const at::Tensor index = transformer::to_device(rows, on_device.device());
     paired.columns = batch.columns.index_select(0, index);
     loss = global_loss(rows_of(paired, on_device.index_select(0, index))).sum().item<double>();
-    if (config().is_ranking()) nearest = nearest_share(on_device, queries);
+    if (config().is_ranking()) nearest = static_cast<double>(ranking().nearest());
   }
   sink.value("loss", loss, pairs);
   if (config().is_ranking()) sink.value("accuracy", nearest, pairs);
@@ -132,12 +120,13 @@ void Embedding::evaluate(const EmbeddingBatch& batch, EvaluationSink& sink) {
       texts.append(files::bytes_of(batch.keys[row + text])).append(bytes_of(row_of(vectors, row + text)));
     sink.record(id, kTexts, texts);
     if (first == 0) continue;
-    std::vector<Judgement> judgements = facts_of(corpus_->sample(batch.split, id)).judgements;
+    Facts facts = facts_of(corpus_->sample(batch.split, id));
+    std::vector<Judgement>& judgements = facts.judgements;
     const bool is_collection = !judgements.empty();
     if (!is_collection) judgements.push_back({batch.keys[row + 1], 1});
     std::string query(files::bytes_of(batch.keys[row]));
     query.append(bytes_of(row_of(vectors, row)))
-        .append(is_collection ? "c" : "p")
+        .append(files::bytes_of(facts.documents))
         .append(files::bytes_of(judgements));
     sink.record(id, kQuery, query);
   }
@@ -168,24 +157,31 @@ void Embedding::report_ranking(const Report& report, const ReportSink& sink) con
     for (std::string_view bytes = record.bytes; record.key == kTexts && bytes.size() >= one;)
       take(bytes, documents, of_documents);
   recall::JudgedQueries judged;
+  std::vector<std::map<int64_t, double>>
+      grades;  // of each query, by document: what is said twice counts once
   for (const EvaluationRecord& record : report.records) {
     std::string_view bytes = record.bytes;
-    if (record.key != kQuery || bytes.size() < one + 1) continue;
+    if (record.key != kQuery || bytes.size() < one) continue;
     const auto query = take(bytes, queries, of_queries);
     const auto number = static_cast<size_t>(query->second);
-    if (judged.grades.size() <= number) {
-      judged.grades.emplace_back();
+    if (grades.size() <= number) {
+      grades.emplace_back();
       judged.left_out.push_back(-1);
     }
+    uint64_t collection = 0;
+    files::take(bytes, collection);
+    if (collection > documents.size())
+      return sink.text(concat("the collection has ", collection, " documents, of which ", documents.size(),
+                              " were evaluated: it is judged whole, with evaluate.max_samples = 0"));
     // Who searches a collection does not look for the query itself.
-    if (const auto self = documents.find(query->first); bytes.front() == 'c' && self != documents.end())
+    if (const auto self = documents.find(query->first); collection > 0 && self != documents.end())
       judged.left_out[number] = self->second;
-    bytes.remove_prefix(1);
     for (Judgement judgement{}; files::take(bytes, judgement);)
       if (const auto found = documents.find(judgement.document); found != documents.end())
-        judged.grades[number].emplace_back(found->second, judgement.grade);
+        grades[number][found->second] = judgement.grade;
   }
   if (queries.empty()) return;
+  for (const auto& of_query : grades) judged.grades.emplace_back(of_query.begin(), of_query.end());
   const auto tensor = [&](std::vector<float>& values) {
     return sentence_encoder::of_length_1(
         at::from_blob(values.data(), {static_cast<int64_t>(values.size()) / width(), width()}, at::kFloat));

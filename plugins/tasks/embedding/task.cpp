@@ -56,7 +56,7 @@ text::Reading Embedding::reading_of(const sources::SourceFiles& files, Split spl
     config_error(split == Split::kVal ? "data.val" : "data.test",
                  "is a collection of queries and documents: task.objective = \"ranking\" judges these");
   const Encoder how = encoder(is_judged);
-  const std::string prompts = concat("embedding/1\n", how.query_prompt.size(), how.query_prompt,
+  const std::string prompts = concat("embedding/2\n", how.query_prompt.size(), how.query_prompt,
                                      how.passage_prompt.size(), how.passage_prompt);
   if (is_judged) {
     const Collection collection(files.named, split == Split::kVal ? "dev" : "test");
@@ -97,7 +97,8 @@ void Embedding::open_data() {
   if (!corpus_) open_corpus();  // another process has prepared
   tokenizer().require_end_of_text("which ends each text");
   tokenizer().set_end(tokenizer()->eot());
-  if (run().purpose == PL_PURPOSE_EVALUATE) corpus_->leave_out_unanswered("have no second text");
+  if (run().purpose == PL_PURPOSE_EVALUATE)
+    corpus_->leave_out_unanswered(config().is_ranking() ? "have no second text" : "have no score");
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   corpus_->log_held_out("usable records");
   context().info("data       ", corpus_->size(Split::kTrain), " training, ", corpus_->size(Split::kVal),
@@ -129,6 +130,7 @@ void Embedding::warn_of_cut_texts() const {
 }
 
 std::shared_ptr<sentence_encoder::SentenceEncoder> Embedding::build_model() {
+  common::require_padding(config().model.padding(), tokenizer(), errors(), "model.kind");
   return std::make_shared<sentence_encoder::SentenceEncoder>(config().encoder(tokenizer()->vocab_size()));
 }
 
@@ -173,6 +175,9 @@ EmbeddingBatch Embedding::make_batch(const LoadRequest& request) const {
     };
     add(tokens_of(sample, facts, 0), key(0));
     size_t count = 1;
+    if (request.purpose != Purpose::kPredict && !sample.has_target())
+      fail_with(PL_ERROR_CONFIG, "the test data have no ", config().is_ranking() ? "second texts" : "scores",
+                ": nothing can be judged by them");
     if (request.purpose != Purpose::kPredict && !facts.positives.empty()) {
       // Training draws; whoever judges takes the first.
       std::vector<size_t> positives(facts.positives.size()), negatives(facts.negatives.size());
@@ -234,9 +239,12 @@ void Embedding::import_model(const fs::path& path) {
   tokenizer().require_path(path);
   if (folder.is_encoder_alone)
     context().info("weights    of ", path.string(), ", an encoder: vectors are ", config().model.pooling,
-                   "-pooled", config().model.projection_dim > 0 ? ", and the layer behind is new" : "");
+                   "-pooled", config().model.normalize ? " and of length 1" : "",
+                   config().model.projection_dim > 0 ? ", and the layer behind is new" : "");
   common::take_encoder_texts(folder.encoder, context(), folder.config.encoder.vocab_size,
                              sentence_encoder::kept_weights(folder, model()), tokenizer());
+  tokenizer().replace(tokenizer()->with(
+      files::with_data_errors([&] { return tokenizer::files_of(path, tokenizer::kSentenceModelFiles); })));
 }
 
 void Embedding::export_model(const fs::path& folder) {
@@ -245,6 +253,7 @@ void Embedding::export_model(const fs::path& folder) {
            folder, model(), {text.max_tokens, text.query_prompt, text.passage_prompt}, tokenizer()->files()))
     context().info(note);
   tokenizer()->save(folder.string());
+  common::frame_exported_texts(folder, tokenizer());
 }
 
 }  // namespace pipeline::tasks::embedding

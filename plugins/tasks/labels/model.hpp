@@ -43,8 +43,12 @@ class LabelModel {
   }
 
   // nullptr: it is the other one.
-  language::LanguageModel* language() { return std::holds_alternative<Language>(model_) ? std::get<0>(model_).get() : nullptr; }
-  encoder::LabelEncoder* encoder() { return std::holds_alternative<Encoder>(model_) ? std::get<1>(model_).get() : nullptr; }
+  language::LanguageModel* language() {
+    return std::holds_alternative<Language>(model_) ? std::get<0>(model_).get() : nullptr;
+  }
+  encoder::LabelEncoder* encoder() {
+    return std::holds_alternative<Encoder>(model_) ? std::get<1>(model_).get() : nullptr;
+  }
 
  private:
   using Language = std::shared_ptr<language::LanguageModel>;

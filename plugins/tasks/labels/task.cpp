@@ -271,6 +271,7 @@ Frame Labels::frame() const {
 std::shared_ptr<LabelModel> Labels::build_model() {
   const int64_t tokens = tokenizer()->vocab_size();
   if (!config().is_language()) {
+    common::require_padding(config().encoder.padding(), tokenizer(), errors(), "encoder.kind");
     encoder::Config sizes = config().encoder.of(tokens);
     sizes.label = form_;
     return std::make_shared<LabelModel>(

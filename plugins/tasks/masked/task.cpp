@@ -100,6 +100,7 @@ int32_t Masked::mask_token() const {
 }
 
 std::shared_ptr<encoder::MaskedEncoder> Masked::build_model() {
+  common::require_padding(config().model.padding(), tokenizer(), errors(), "model.kind");
   return std::make_shared<encoder::MaskedEncoder>(config().model.kind,
                                                   config().model.of(tokenizer()->vocab_size()));
 }
@@ -218,6 +219,7 @@ void Masked::import_model(const fs::path& folder) {
 void Masked::export_model(const fs::path& folder) {
   for (const std::string& note : model().write(folder, tokenizer()->files())) context().info(note);
   tokenizer()->save(folder.string());
+  common::frame_exported_texts(folder, tokenizer());
 }
 
 }  // namespace pipeline::tasks::masked
