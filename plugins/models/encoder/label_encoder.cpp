@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 LabelEncoder::LabelEncoder(const std::string& kind, const Config& config)
     : row_(text_encoder(kind)), config_(config) {
-  registry_->set_rule([this](Parameter& parameter) {
+  registry_->set_rule([](Parameter& parameter) {
     parameter.droppable = parameter.is_new = heads::is_of_label_head(parameter.name);
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);
