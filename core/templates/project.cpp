@@ -153,7 +153,8 @@ constexpr Taken kTaken[] = {
     {"all auto clean core depend edit_cache help install none package package_source pipeline plugin_helpers "
      "rebuild_cache test c dl m pthread rt torch torch_cpu c10",
      "it means something else in a configuration or to CMake"},
-    {"chat contrastive ddp diloco gloo labels nccl preference pretraining protein python sharded shm signum "
+    {"chat contrastive ddp diloco embedding gloo labels masked nccl preference pretraining protein python "
+     "sharded shm signum "
      "single summarization template vlm",
      "a plugin of this name comes with pipeline"},
     {"alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool "

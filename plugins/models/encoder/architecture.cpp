@@ -7,6 +7,15 @@ namespace pipeline::encoder {
 
 using hugging_face::Piece;
 
+hugging_face::ModelField<Config> vocab_size_field() {
+  return hugging_face::ModelField<Config>(
+             "vocab_size", &Config::vocab_size,
+             "rows of the embedding; 0, or too few: as many as the tokenizer has tokens")
+      .range(1, kMostTokens)
+      .set_from(0, kMostTokens)
+      .not_compared();
+}
+
 namespace {
 
 constexpr int64_t kMostTextLayers = 1 << 12;
@@ -15,11 +24,7 @@ constexpr int64_t kMostTextLayers = 1 << 12;
 hugging_face::ModelFields<Config> text_fields() {
   using Field = hugging_face::ModelField<Config>;
   return {
-      Field("vocab_size", &Config::vocab_size,
-            "rows of the embedding; 0, or too few: as many as the tokenizer has tokens")
-          .range(1, kMostTokens)
-          .set_from(0, kMostTokens)
-          .not_compared(),
+      vocab_size_field(),
       Field("max_position_embeddings", &Config::max_position_embeddings,
             "longer texts are cut; SigLIP pads all to this length")
           .range(2, kMostWidth)

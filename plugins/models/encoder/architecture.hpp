@@ -120,6 +120,9 @@ struct Architecture {
   std::vector<adapters::LoraTarget> lora_targets(const Config& config) const;
 };
 
+// The field that all encoders of texts have alike.
+hugging_face::ModelField<Config> vocab_size_field();
+
 const Architecture& esm2();
 const Architecture& esmc();
 const Architecture& text_tower(bool is_clip);  // CLIP's, or SigLIP's

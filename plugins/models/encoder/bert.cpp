@@ -34,11 +34,7 @@ struct Keys {
 
 hugging_face::ModelFields<Config> fields(const Keys& keys) {
   return {
-      Field("vocab_size", &Config::vocab_size,
-            "rows of the embedding; 0, or too few: as many as the tokenizer has tokens")
-          .range(1, kMostTokens)
-          .set_from(0, kMostTokens)
-          .not_compared(),
+      vocab_size_field(),
       Field("max_position_embeddings", &Config::max_position_embeddings,
             "rows of the table of positions: tokens of a text at most; of (xlm-)roberta two more")
           .range(3, kMostWidth),

@@ -1,13 +1,8 @@
 #include "tokenizer/bert_text.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
-#include <memory>
-#include <new>
 
 #include "core/base/utf8.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
@@ -36,38 +31,21 @@ void each_character(std::string_view text, Take&& take) {
   }
 }
 
-// Unicode's normal form D.
-std::string decomposed(const std::string& text) {
-  utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-      &made, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> holds(made, std::free);
-  if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-  return size < 0 ? text : std::string(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
-}
-
-bool is_ascii(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0x80; });
-}
-
 }  // namespace
 
 std::string BertText::normalized(std::string_view text) const {
   std::string clean;
   each_character(text, [&](uint32_t character, std::string_view bytes) {
     if (cleans && is_in(kRemoved, character)) return;
-    // Not all that parts words is white space to this step.
-    const bool is_blank =
-        cleans && is_space(character) && character != '\v' && character != '\f' && character != 0x85;
+    const bool is_blank = cleans && is_space(character);
     const bool is_ideograph = parts_ideographs && is_in(kIdeographs, character);
     if (is_ideograph) clean += ' ';
     clean += is_blank ? std::string_view(" ") : bytes;
     if (is_ideograph) clean += ' ';
   });
-  if (strips_accents && !is_ascii(clean)) {
-    std::string bare;
-    each_character(decomposed(clean), [&](uint32_t character, std::string_view bytes) {
+  if (strips_accents) {
+    std::string bare, kept;
+    each_character(decomposed(clean, kept), [&](uint32_t character, std::string_view bytes) {
       if (!is_in(kMarks, character)) bare += bytes;
     });
     clean = std::move(bare);

@@ -206,19 +206,34 @@ PieceScanner::PieceEnd PieceScanner::scanner_of(PreTokenizer kind) {
   return gpt2_piece_end;
 }
 
-std::string_view composed(std::string_view text, std::string& kept) {
-  // Characters below U+0300, whose first byte is below 0xCC, are what they are in this form.
-  const auto may_change = [](char c) { return static_cast<uint8_t>(c) >= 0xCC; };
-  if (std::ranges::none_of(text, may_change)) return text;
+namespace {
+
+std::string_view in_normal_form(std::string_view text, int form, std::string& kept) {
   utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-      &made, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &made,
+                                             static_cast<utf8proc_option_t>(UTF8PROC_STABLE | form));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> holds(made, std::free);
   if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
   if (size < 0) return text;
   kept.assign(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
   return kept;
+}
+
+// Whether a text may have characters from this first byte on.
+bool has_bytes_from(std::string_view text, uint8_t first) {
+  return std::ranges::any_of(text, [first](char c) { return static_cast<uint8_t>(c) >= first; });
+}
+
+}  // namespace
+
+std::string_view composed(std::string_view text, std::string& kept) {
+  // Characters below U+0300 are what they are in this form.
+  return has_bytes_from(text, 0xCC) ? in_normal_form(text, UTF8PROC_COMPOSE, kept) : text;
+}
+
+std::string_view decomposed(std::string_view text, std::string& kept) {
+  return has_bytes_from(text, 0x80) ? in_normal_form(text, UTF8PROC_DECOMPOSE, kept) : text;
 }
 
 std::string lowered(std::string_view text) {

@@ -62,6 +62,8 @@ class PieceScanner {
 // Unicode's normal form C, in which a letter and its accent are one character where there is one. Text that
 // is no UTF-8 stays as it is. `kept`: memory for the result, which may be `text` itself.
 std::string_view composed(std::string_view text, std::string& kept);
+// Normal form D, in which letter and accent are two. The same.
+std::string_view decomposed(std::string_view text, std::string& kept);
 
 // The text in lower case, each character by itself; bytes that are no UTF-8 stay as they are.
 std::string lowered(std::string_view text);
