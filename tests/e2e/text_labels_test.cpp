@@ -16,8 +16,14 @@ using testing::HasSubstr;
 const std::string kRun =
     reproducible_run("labels") + R"(data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
 tokenizer.vocab_size = 280
-language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64 }
 sequence.max_tokens = 32
+)";
+const std::string kLanguage =
+    R"(language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 64 }
+)";
+const std::string kEncoder =
+    R"(family = "encoder"
+encoder = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32, max_position_embeddings = 64 }
 )";
 
 // A text says which animal makes a noise, and how often.
@@ -25,8 +31,9 @@ class TextLabels : public testing::Test, public Job {
  protected:
   TextLabels() {
     for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), records(0));
-    write_text(path("train.toml"), kRun + kShortTraining);
+    use(kLanguage);
   }
+  void use(const std::string& model) { write_text(path("train.toml"), kRun + model + kShortTraining); }
   // from: the number of the first class.
   static std::string records(int from) {
     const std::vector<std::string> animals{"cat", "dog", "cow"};
@@ -132,21 +139,15 @@ TEST_F(TextLabels, MayBeTagsOfWords) {
               HasSubstr("record 1 has 3 words in column \"tokens\" and 2 labels in column \"tags\""));
 }
 
-const Words kEncoder{"task.family=encoder",
-                     "task.encoder.hidden_size=16",
-                     "task.encoder.num_hidden_layers=2",
-                     "task.encoder.num_attention_heads=4",
-                     "task.encoder.intermediate_size=32",
-                     "task.encoder.max_position_embeddings=64"};
-
 // Of two texts, of which the second tells it; the folder says all that its predictions need.
 TEST_F(TextLabels, AreLearntByEncoders) {
+  use(kEncoder);
   std::string all;
   for (int i = 0; i < 48; ++i)
     all += R"({"text": "the animal )" + std::to_string(i % 7) + R"(", "other": "it )" +
            (i % 2 == 0 ? "meows" : "barks") + R"(", "label": ")" + (i % 2 == 0 ? "cat" : "dog") + "\"}\n";
   for (const char* file : {"train.jsonl", "test.jsonl"}) write_text(path(file), all);
-  const Words sets = kEncoder + Words{"task.data.pair_column=other"} + kLonger;
+  const Words sets = Words{"task.data.pair_column=other"} + kLonger;
   call("run", sets).ended(0);
   EXPECT_GT(evaluated(sets)["accuracy"], 0.9);
   call("predict", sets).ended(0);
@@ -161,13 +162,22 @@ TEST_F(TextLabels, AreLearntByEncoders) {
   EXPECT_THAT(
       call("run", {"train.init_from=folder", "run.dir=next", "task.data.pair_column=other"}).ended(0).out,
       testing::Not(HasSubstr("is new")));
-  EXPECT_THAT(call("check", kEncoder + Words{"task.sequence.max_tokens=65"}).ended(2).err,
+  // A head that the folder names is there, or missed.
+  std::string weights = read_text(path("folder/model.safetensors"));
+  weights.replace(weights.find("\"classifier.bias"), 2, "\"C");
+  write_text(path("folder/model.safetensors"), weights);
+  EXPECT_THAT(call("run", {"train.init_from=folder", "run.dir=lacks", "task.data.pair_column=other"}).err,
+              HasSubstr("classifier.bias"));
+  EXPECT_THAT(call("check", {"task.language.lora.rank=8"}).ended(2).err,
+              HasSubstr("task.language.lora.rank=8: is of no use with task.family = \"encoder\""));
+  EXPECT_THAT(call("check", {"task.sequence.max_tokens=65"}).ended(2).err,
               HasSubstr("must be at most 64, as task.encoder.max_position_embeddings = 64 makes it"));
 }
 
 TEST_F(TextLabels, HaveTheSameBitsByAnEncoderOnTwoProcesses) {
-  call("run", kEncoder).ended(0);
-  call("run", kEncoder + Arrangement{"sharded3", 2}.sets() + Words{"run.dir=two"}).ended(0);
+  use(kEncoder);
+  call("run").ended(0);
+  call("run", Arrangement{"sharded3", 2}.sets() + Words{"run.dir=two"}).ended(0);
   EXPECT_EQ(curve("two"), curve("run"));
 }
 

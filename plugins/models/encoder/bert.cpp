@@ -139,9 +139,6 @@ Architecture roberta(const char* type, const char* config_class, const char* cla
   row.config_class = config_class;
   row.classes = classes;
   row.theirs.vocab_size = 50265;
-  row.defaults.max_position_embeddings = 514;
-  row.defaults.type_vocab_size = 1;
-  row.defaults.layer_norm_eps = 1e-5;
   row.written["architectures"] = {std::string(classes) + "Model"};
   row.written["pad_token_id"] = 1;
   row.first_position = 2;
@@ -164,7 +161,7 @@ Architecture distilbert() {
   row.name = row.type = "distilbert";
   row.config_class = "DistilBertConfig";
   row.classes = "DistilBert";
-  row.defaults.num_hidden_layers = row.theirs.num_hidden_layers = 6;
+  row.theirs.num_hidden_layers = 6;
   row.fields = fields({.width = "dim",
                        .layers = "n_layers",
                        .heads = "n_heads",

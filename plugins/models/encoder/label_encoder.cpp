@@ -1,5 +1,7 @@
 #include "plugins/models/encoder/label_encoder.hpp"
 
+#include <algorithm>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
@@ -11,10 +13,14 @@ namespace pipeline::encoder {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kOut = "classifier.";
+
 LabelEncoder::LabelEncoder(const std::string& kind, const Config& config)
     : row_(text_encoder(kind)), config_(config) {
-  registry_->set_rule([](Parameter& parameter) {
-    parameter.droppable = parameter.is_new = heads::is_of_label_head(parameter.name);
+  registry_->set_rule([&row = row_](Parameter& parameter) {
+    const bool is_of_head = !parameter.name.starts_with(row.names.in_folder) ||
+                            parameter.name.starts_with(concat(row.names.label_dense, "."));
+    parameter.droppable = parameter.is_new = is_of_head;
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);
   const auto add = [&](const char* name, int64_t outputs) {
@@ -61,21 +67,26 @@ double LabelEncoder::flops(const transformer::PackedBatch& batch) const {
 }
 
 Head LabelEncoder::head() const {
-  Head all{.parts = {"classifier."}, .label = config_.label};
-  if (const std::string dense = row_.names.label_dense;
-      dense_.weight.defined() && !dense.starts_with("classifier."))
+  Head all{.parts = {kOut}, .label = config_.label};
+  if (const std::string dense = row_.names.label_dense; dense_.weight.defined() && !dense.starts_with(kOut))
     all.parts.push_back(dense + ".");
   return all;
 }
 
-bool LabelEncoder::import(const fs::path& folder, const EncoderFolder& theirs) {
+std::vector<std::string> LabelEncoder::import(const fs::path& folder, const EncoderFolder& theirs) {
   require_same_encoder("task.encoder.", row_, config_, theirs, folder.string());
-  Head there = head();
-  there.parts = parts_in(folder, row_, there);
-  const bool has_head = theirs.config.label.has_value();
-  if (!has_head) std::erase_if(there.parts, [](const std::string& part) { return part == "classifier."; });
-  import_encoder(folder, row_, there, *registry_, theirs.config.vocab_size - config_.vocab_size);
-  return has_head;
+  Head read = head();
+  std::vector<std::string> lacks;
+  if (!theirs.config.label || theirs.config.label->of != config_.label->of) {
+    const std::vector<std::string> there = parts_in(folder, row_, read);
+    std::erase_if(read.parts, [&](const std::string& part) {
+      const bool is_new = part == kOut || std::ranges::find(there, part) == there.end();
+      if (is_new) lacks.push_back(part.substr(0, part.size() - 1));
+      return is_new;
+    });
+  }
+  import_encoder(folder, row_, read, *registry_, theirs.config.vocab_size - config_.vocab_size);
+  return lacks;
 }
 
 std::string LabelEncoder::kept_weights(const fs::path& folder) const {

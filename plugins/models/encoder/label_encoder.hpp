@@ -41,8 +41,9 @@ class LabelEncoder {
                          const std::function<at::Tensor(const at::Tensor& outputs)>& then) const;
   double flops(const transformer::PackedBatch& batch) const;  // forward and backward
 
-  // See MaskedEncoder. A folder's pooler, and its head where its labels are ours, are read.
-  bool import(const std::filesystem::path& folder, const EncoderFolder& theirs);
+  // See MaskedEncoder. A folder with such a head has the whole of it; another may have a pooler. Gives the
+  // parts that are new.
+  std::vector<std::string> import(const std::filesystem::path& folder, const EncoderFolder& theirs);
   std::string kept_weights(const std::filesystem::path& folder) const;
   std::vector<std::string> write(const std::filesystem::path& folder,
                                  const hugging_face::FolderTexts& came) const;

@@ -10,8 +10,8 @@ namespace fs = std::filesystem;
 MaskedEncoder::MaskedEncoder(const std::string& kind, const Config& config)
     : row_(text_encoder(kind)), config_(config) {
   // What an encoder is trained with and what it is then used for need not be the same.
-  registry_->set_rule([this](Parameter& parameter) {
-    parameter.droppable = !parameter.name.starts_with(row_.names.in_folder);
+  registry_->set_rule([&row = row_](Parameter& parameter) {
+    parameter.droppable = !parameter.name.starts_with(row.names.in_folder);
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);
   head_ = TokenHead(row_, config_, *registry_, encoder_->words());
@@ -55,11 +55,10 @@ Head MaskedEncoder::head() const {
 
 bool MaskedEncoder::import(const fs::path& folder, const EncoderFolder& theirs) {
   require_same_encoder("task.model.", row_, config_, theirs, folder.string());
-  Head there = head();
-  there.parts = parts_in(folder, row_, there);
-  const bool has_head = !there.parts.empty();
-  if (!has_head) there.tied = "";
-  import_encoder(folder, row_, there, *registry_, theirs.config.vocab_size - config_.vocab_size);
+  Head read = head();
+  const bool has_head = !parts_in(folder, row_, read).empty();  // then the whole of it
+  if (!has_head) read = {};
+  import_encoder(folder, row_, read, *registry_, theirs.config.vocab_size - config_.vocab_size);
   return has_head;
 }
 

@@ -15,7 +15,7 @@ namespace pipeline::encoder {
 struct TextEncoderOptions {
   std::string table = "model";  // of the task's: what errors call it
   std::string kind = "bert";
-  Config encoder = [] {
+  Config encoder = [] {  // of all kinds, unless a folder says otherwise
     Config config = text_encoder("bert").defaults;
     config.vocab_size = 0;
     return config;
@@ -26,12 +26,13 @@ struct TextEncoderOptions {
     hugging_face::describe_fields(o, text_encoder("bert").fields, encoder);
   }
   void validate(const ConfigErrors& errors) const {
-    const Config& usual = text_encoder(kind).defaults;
     if (encoder.hidden_size % encoder.num_attention_heads != 0)
       errors("num_attention_heads",
              concat("must divide task.", table, ".hidden_size (", encoder.hidden_size, ")"));
-    if (kind == "distilbert" && encoder.layer_norm_eps != usual.layer_norm_eps)
-      errors("layer_norm_eps", concat("of distilbert it is ", usual.layer_norm_eps));
+    if (kind != "distilbert") return;
+    if (const double usual = text_encoder(kind).theirs.layer_norm_eps; encoder.layer_norm_eps != usual)
+      errors("layer_norm_eps", concat("of distilbert it is ", usual));
+    if (errors.is_set("type_vocab_size")) errors("type_vocab_size", "is none of distilbert's options");
   }
   // `key`: of the option that says how many tokens a text may have.
   void require_positions(const ConfigErrors& errors, const char* key, int64_t tokens) const {

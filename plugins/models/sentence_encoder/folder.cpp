@@ -25,9 +25,7 @@ using nlohmann::ordered_json;
 
 constexpr const char *kModules = "modules.json", *kProjection = "projection.",
                      *kPrompts = "config_sentence_transformers.json", *kText = "sentence_bert_config.json";
-constexpr std::array<std::pair<const char*, Pooling>, 3> kPoolings{
-    {{"mean", Pooling::kMean}, {"cls", Pooling::kFirst}, {"lasttoken", Pooling::kLast}}};
-// The same in older versions, a flag for each; what has no number here is not computed.
+// kPoolings in older versions, a flag for each; what has no number here is not computed.
 constexpr std::array<std::pair<const char*, int>, 6> kFlags{{{"pooling_mode_mean_tokens", 0},
                                                              {"pooling_mode_cls_token", 1},
                                                              {"pooling_mode_lasttoken", 2},
@@ -59,8 +57,8 @@ std::vector<Module> modules_of(const fs::path& folder) {
     if (!type.is_string() || !own.is_string()) refuse("has a module without type or path");
     const std::string name = type;
     modules.push_back({name.substr(name.rfind('.') + 1), folder / std::string(own)});
-    if (!own.get<std::string>().empty() &&
-        fs::path(std::string(own)).lexically_normal().string().starts_with(".."))
+    if (const fs::path place = own.get<std::string>();
+        place.is_absolute() || place.lexically_normal().string().starts_with(".."))
       refuse(concat("module ", name, " is in ", std::string(own), ", which is not within the folder"));
   }
   return modules;
@@ -151,7 +149,7 @@ void read_text_rules(const fs::path& path, Folder& folder) {
     if (place.filename() != "tokenizer_config.json") {
       hugging_face::check_only(file, "do_lower_case", hugging_face::only({false}));
       if (int64_t most = 0; file.read("max_seq_length", most), most > 0 && !folder.max_tokens)
-        folder.max_tokens = most;
+        folder.max_tokens = most, folder.max_tokens_file = place;
       continue;
     }
     hugging_face::check_only(file, "truncation_side", hugging_face::only({"right"}));
@@ -159,6 +157,7 @@ void read_text_rules(const fs::path& path, Folder& folder) {
         !folder.max_tokens && most != nullptr && most->is_number_unsigned()) {
       folder.max_tokens =
           static_cast<int64_t>(std::min<uint64_t>(most->get<uint64_t>(), encoder::kMostWidth));
+      folder.max_tokens_file = place;
     }
   }
   if (!is_there(path / kPrompts)) return;
@@ -168,14 +167,18 @@ void read_text_rules(const fs::path& path, Folder& folder) {
   if (prompts == nullptr || !prompts->is_object()) return;
   std::string usual;
   file.read("default_prompt_name", usual);
+  // The first that is there, be it empty.
   const auto prompt = [&](std::initializer_list<const char*> names) {
-    for (const std::string name : names)
-      if (const auto found = prompts->find(name); found != prompts->end() && found->is_string())
-        if (const std::string text = *found; !text.empty()) return text;
+    for (const std::string name : names) {
+      const auto found = prompts->find(name);
+      if (found == prompts->end() || found->is_null()) continue;
+      if (!found->is_string()) file.fail("prompts." + name, "must be a text");
+      return found->get<std::string>();
+    }
     return std::string();
   };
   folder.query_prompt = prompt({"query", usual.c_str()});
-  folder.passage_prompt = prompt({"document", "passage", usual.c_str()});
+  folder.passage_prompt = prompt({"document", "passage", "corpus", usual.c_str()});
 }
 
 // The parameters that are in the encoder's folder, or those of the projection.

@@ -17,6 +17,7 @@ struct Folder {
   std::filesystem::path encoder, projection;  // folders within it; the latter empty: none
   bool is_encoder_alone = true;               // without modules.json
   std::optional<int64_t> max_tokens;          // of a text, if the folder says it
+  std::filesystem::path max_tokens_file;      // then: which file
   std::string query_prompt, passage_prompt;   // those named query and document, else the default
 };
 

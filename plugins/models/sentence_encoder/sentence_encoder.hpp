@@ -1,10 +1,12 @@
 // Texts as vectors: Sentence-BERT (Reimers and Gurevych, arXiv:1908.10084).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <pipeline/torch/forward.hpp>
@@ -17,6 +19,9 @@ namespace pipeline::sentence_encoder {
 
 // Which rows of a text become its vector.
 enum class Pooling { kMean, kFirst, kLast };
+// As sentence-transformers calls them.
+constexpr std::array<std::pair<const char*, Pooling>, 3> kPoolings{
+    {{"mean", Pooling::kMean}, {"cls", Pooling::kFirst}, {"lasttoken", Pooling::kLast}}};
 
 struct Config {
   std::string kind = "bert";  // see encoder::text_encoder()

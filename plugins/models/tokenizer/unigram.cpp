@@ -36,6 +36,14 @@ class CharacterMap {
     units_.resize(size / sizeof(uint32_t));
     std::memcpy(units_.data(), bytes.data() + sizeof size, size);
     texts_ = bytes.substr(sizeof size + size);
+    constexpr size_t kMostBytes = 1024;  // so that what a text becomes is bounded
+    for (size_t at = 0; at < texts_.size();) {
+      const size_t end = std::min(texts_.find('\0', at), texts_.size());
+      if (end - at > kMostBytes)
+        throw TokenizerError(place + ": replaces a character by " + std::to_string(end - at) +
+                             " bytes: must be at most " + std::to_string(kMostBytes));
+      at = end + 1;
+    }
   }
 
   // Each user-perceived character becomes what the table has for its beginning, as Hugging Face's tokenizers
@@ -186,8 +194,14 @@ class Unigram : public WordModel {
       throw TokenizerError(model.place("unk_id") + " = " + excerpt(unknown) +
                            ": must be the number of the token for what is unknown");
     unknown_ = unknown.get<int32_t>();
+    is_special_.resize(scores_.size());
     read_normalizer(file);
     read_pre_tokenizer(file);
+  }
+
+  void set_special(const std::vector<int32_t>& ids) override {
+    for (const int32_t id : ids)
+      if (static_cast<size_t>(id) < scores_.size()) is_special_[static_cast<size_t>(id)] = true;
   }
 
   std::string normalized(std::string_view text) const override {
@@ -215,7 +229,7 @@ class Unigram : public WordModel {
   }
 
   void hash(Fingerprint& hash) const override {
-    hash.add("Unigram");
+    hash.add("Unigram/2");
     for (const double score : scores_) hash.add(std::bit_cast<uint64_t>(score));
     hash.add(normalizer_);
     for (const uint64_t number : {static_cast<uint64_t>(unknown_), uint64_t{splits_at_spaces_}})
@@ -287,6 +301,10 @@ class Unigram : public WordModel {
     }
   }
 
+  bool is_word(int32_t id) const {
+    return static_cast<size_t>(id) < scores_.size() && !is_special_[static_cast<size_t>(id)];
+  }
+
   // Viterbi's algorithm over the bytes of a word.
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const {
     constexpr double kPenalty = 10;  // of what is unknown, below the least score
@@ -305,7 +323,7 @@ class Unigram : public WordModel {
       bool has_character = false;
       for (size_t bytes = character; bytes <= std::min(most_bytes_, word.size() - at);) {
         if (const auto found = numbers_.find(word.substr(at, bytes));
-            found != numbers_.end() && static_cast<size_t>(found->second) < scores_.size()) {
+            found != numbers_.end() && is_word(found->second)) {
           offer(at, at + bytes, scores_[static_cast<size_t>(found->second)], found->second);
           has_character = has_character || bytes == character;
         }
@@ -326,6 +344,7 @@ class Unigram : public WordModel {
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   static constexpr const char* kLikeXlm = "only unigrams as XLM-RoBERTa has them are read here";
   std::vector<double> scores_;
+  std::vector<bool> is_special_;
   double least_ = 0;
   size_t most_bytes_ = 0;
   int32_t unknown_ = -1;

@@ -28,6 +28,8 @@ class WordModel {
   void require_all(const std::string& place) const;
 
   virtual std::string normalized(std::string_view text) const = 0;
+  // Texts do not become these tokens, which stand for themselves.
+  virtual void set_special(const std::vector<int32_t>& /*ids*/) {}
   // Of a normalized text.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // The text that a token adds to what stands before it. is_special: it is no word.

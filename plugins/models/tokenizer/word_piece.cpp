@@ -25,15 +25,20 @@ class WordPiece : public WordModel {
   WordPiece(const Section& file, const Section& config) {
     const Section model = file.part("model");
     model.require("continuing_subword_prefix", {kContinues});
-    if (const json& most = model.get("max_input_chars_per_word"); most.is_number_unsigned())
+    if (const json& most = model.get("max_input_chars_per_word"); !most.is_null()) {
+      if (!most.is_number_unsigned())
+        throw TokenizerError(model.place("max_input_chars_per_word") + " = " + excerpt(most) +
+                             ": must be a number of characters");
       most_characters_ = most.get<size_t>();
+    }
     const json& vocabulary = model.get("vocab");
     const std::string place = model.place("vocab");
     if (!vocabulary.is_object()) throw TokenizerError(place + ": must be an object of ids by token");
     for (const auto& [token, id] : vocabulary.items()) {
-      if (!id.is_number_unsigned() || token.empty())
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocabulary.size() || token.empty())
         throw TokenizerError(place + ": id of " + excerpt(token) + " = " + excerpt(id) +
-                             ": must be a non-negative integer");
+                             ": must be an integer below " + std::to_string(vocabulary.size()) +
+                             ", as so many tokens are there");
       add(token, id.get<uint64_t>(), place);
     }
     require_all(place);
@@ -56,6 +61,11 @@ class WordPiece : public WordModel {
 
   // A line is a token, and its number the id.
   WordPiece(const NamedText& vocabulary, const Section& config) {
+    config.require("tokenizer_class", {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
+                                       "DistilBertTokenizerFast", "PreTrainedTokenizerFast"});
+    config.require("do_basic_tokenize", {true});
+    config.require("word_tokenizer_type", {"basic"});
+    config.require("subword_tokenizer_type", {"wordpiece"});
     std::istringstream text(vocabulary.text);
     uint64_t id = 0;
     for (std::string line; std::getline(text, line); ++id) {

@@ -82,7 +82,7 @@ struct WordTokenizer::State {
       const NamedText& file = files.at(kTokenizerJson);
       const json object = parse_tokenizer_file(file);
       const Section all(object, file.path + ":", kOnlyTheirs);
-      model = kind_of(file) == "Unigram" ? unigram(all) : word_piece(all, config);
+      model = all.part("model").get("type") == "Unigram" ? unigram(all) : word_piece(all, config);
       read_added(all);
       ends = read_post_processor(all);
     } else {
@@ -102,12 +102,15 @@ struct WordTokenizer::State {
     eot = end_of(ends.end, kSpecial[1]);
     adds_bos = bos >= 0 && (!has_json || !ends.begin.empty());
     std::vector<AddedTokens::Token> list;
+    std::vector<int32_t> ids;
     for (const auto& [id, how] : special) {
+      ids.push_back(id);
       const std::string& name = model->tokens()[static_cast<size_t>(id)];
       texts.push_back(how.is_normalized ? model->normalized(name) : name);
       if (!texts.back().empty()) list.push_back({texts.back(), id, how});
     }
     added = AddedTokens(std::move(list));
+    model->set_special(ids);
     Fingerprint hash;
     model->hash(hash);
     for (const std::string& token : model->tokens()) {

@@ -18,6 +18,8 @@ struct Interval {
 // (Efron 1979): from the 2.5th to the 97.5th percentile of 1,000 draws, which are the same on every machine.
 // figure: of the samples with these numbers, each as often as it is there. Nothing with fewer than two
 // clusters, or where hardly any draw has such a figure or it is NaN.
+// A draw costs as much as the figure itself: of more sorted values than kMostResampled it takes long.
+constexpr size_t kMostResampled = 100'000;
 std::optional<Interval> resampled(
     std::span<const uint64_t> cluster_of,
     const std::function<std::optional<double>(std::span<const size_t>)>& figure);

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "plugins/data/files/texts.hpp"
-#include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/intervals/interval.hpp"
+#include "plugins/scores/labels/figure.hpp"
 #include "plugins/scores/labels/report.hpp"
 
 namespace pipeline::labels {
@@ -64,7 +64,7 @@ class FigureWriter {
   // A figure as text, "0.512 [0.431, 0.580]", and to the sink. cost: of one, in values that are sorted.
   std::string ranks(const char* name, const Figure& figure, size_t cost) const {
     const std::optional<double> value = figure(up_to(rows_.size()));
-    const bool has_interval = is_full_ && cost <= kMostSorted;
+    const bool has_interval = is_full_ && cost <= intervals::kMostResampled;
     return write(name, PL_BETTER_HIGHER, value,
                  value && has_interval ? intervals::resampled(rows_.groups, figure) : std::nullopt);
   }
@@ -98,17 +98,11 @@ class FigureWriter {
   bool is_full() const { return is_full_; }
 
  private:
-  static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
+  static constexpr size_t kMostAdded = 1'000'000;
 
   std::string write(const char* name, uint32_t better, const std::optional<double>& value,
                     const std::optional<intervals::Interval>& bounds) const {
-    if (!value) return "none";
-    sink_.figure(name, *value, better);
-    if (!bounds) return figures::decimal(*value);
-    sink_.figure(std::string(name) + "_low", bounds->low, better);
-    sink_.figure(std::string(name) + "_high", bounds->high, better);
-    return figures::decimal(*value) + " [" + figures::decimal(bounds->low) + ", " +
-           figures::decimal(bounds->high) + "]";
+    return value ? write_figure(sink_, name, better, *value, bounds) : "none";
   }
 
   const Predicted& predicted_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <unordered_map>
 
@@ -66,10 +67,17 @@ RankingFigures rank(const JudgedQueries& judged) {
         if (grade > 0) best.push_back(grade);
       }
       if (best.empty()) continue;
+      const float* const similarity = similar.const_data_ptr<float>() + static_cast<size_t>(i) * documents;
+      if (std::any_of(similarity, similarity + documents, [](float one) { return std::isnan(one); })) {
+        // Nothing can be ranked by it, and no mean hides it.
+        constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+        ndcg.push_back(kNone), mrr.push_back(kNone);
+        for (auto& of_rank : recall) of_rank.push_back(kNone);
+        continue;
+      }
       std::ranges::sort(best, std::greater());
-      const std::vector<double> nearest =
-          nearest_grades(similar.const_data_ptr<float>() + static_cast<size_t>(i) * documents, documents,
-                         judged.left_out.empty() ? -1 : judged.left_out[query], grades, order);
+      const std::vector<double> nearest = nearest_grades(
+          similarity, documents, judged.left_out.empty() ? -1 : judged.left_out[query], grades, order);
       double gain = 0, ideal = 0, reciprocal = 0;
       for (size_t at = 0; at < std::min(kJudged, best.size()); ++at) ideal += best[at] * discount(at + 1);
       for (size_t at = 0; at < std::min(kJudged, nearest.size()); ++at) {

@@ -67,13 +67,12 @@ constexpr uint64_t kMostTensors = 10'000, kMostBytes = uint64_t{4} << 30,  // of
 
 class SafetensorsFiles : public VectorFiles {
  public:
-  // Without `rows` there is one tensor, in one file.
-  explicit SafetensorsFiles(Vectors what) : SafetensorsFiles(what.rows != nullptr, std::move(what)) {}
+  // has_tensors: one for each sample; else all are one, in one file.
+  SafetensorsFiles(Vectors what, bool has_tensors)
+      : VectorFiles(std::move(what), has_tensors ? kMostTensors : kNoLimit,
+                    has_tensors ? kMostBytes : kNoLimit) {}
 
  private:
-  SafetensorsFiles(bool are_several, Vectors what)
-      : VectorFiles(std::move(what), are_several ? kMostTensors : kNoLimit,
-                    are_several ? kMostBytes : kNoLimit) {}
   std::string name(size_t group) const override {
     if (!what().rows) return what().name + ".safetensors";
     std::array<char, 64> number;
@@ -135,7 +134,8 @@ class ParquetTable : public VectorFiles {
 
 std::unique_ptr<VectorFiles> vector_files(std::string_view format, Vectors what) {
   if (format == "parquet") return std::make_unique<ParquetTable>(std::move(what));
-  return std::make_unique<SafetensorsFiles>(std::move(what));
+  const bool has_tensors = what.rows != nullptr;  // before `what` is moved from
+  return std::make_unique<SafetensorsFiles>(std::move(what), has_tensors);
 }
 
 }  // namespace pipeline::tasks::common

@@ -30,11 +30,12 @@ struct Document {
 };
 
 // Reads a table of texts; `records` counts all that are there.
-void read_texts(const fs::path& path, const std::function<void(Document&&)>& take, uint64_t& records,
-                const std::function<void(uint64_t)>& on_block, std::string& drops) {
+void read_texts(const fs::path& path, uint64_t max_record_bytes, const std::function<void(Document&&)>& take,
+                uint64_t& records, const std::function<void(uint64_t)>& on_block, std::string& drops) {
   records::RecordReport report;
   records::ReadOptions options;
   options.on_block = on_block;
+  options.max_record_bytes = max_record_bytes;
   options.remedy = "each line of a collection's files has _id and text, and may have title";
   records::read_table(
       path.string(), sources::Format::kJson,
@@ -91,7 +92,8 @@ std::string Collection::judgements() const {
   return (fs::path(folder) / "qrels" / (split + ".tsv")).string();
 }
 
-stores::TokenReport read_collection(const Collection& collection, const Encoder& encoder,
+stores::TokenReport read_collection(const Collection& collection, const sources::SourceFiles& files,
+                                    uint64_t max_record_bytes, const Encoder& encoder,
                                     const files::Hooks& hooks, const stores::TokenSink& add) {
   const fs::path folder = collection.folder;
   const auto judged = read_judgements(collection.judgements());
@@ -109,7 +111,7 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
   std::set<std::string> names;
   uint64_t repeated = 0;
   read_texts(
-      folder / kCorpus,
+      folder / kCorpus, max_record_bytes,
       [&](Document&& one) {
         if (!names.insert(one.name).second) {
           ++repeated;
@@ -134,7 +136,7 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
   std::set<std::string> asked;
   std::vector<std::string> queries;
   read_texts(
-      folder / kQueries,
+      folder / kQueries, max_record_bytes,
       [&](Document&& one) {
         const auto found = judged.find(one.name);
         if (found == judged.end()) return;  // of another split
@@ -162,6 +164,7 @@ stores::TokenReport read_collection(const Collection& collection, const Encoder&
             pack(facts, encoder.of_query(one.text), {*answer}, encoder.vocabulary_size, /*is_judged=*/true));
       },
       report.records, on_block, report.drops);
+  sources::check_unchanged(files);
   if (queries.empty())
     throw files::DataError(concat(collection.judgements(), ": no query of ", (folder / kQueries).string(),
                                   " has a document of ", kCorpus, " with a score above 0"));

@@ -7,14 +7,7 @@
 namespace pipeline::tasks::embedding {
 
 namespace fs = std::filesystem;
-using sentence_encoder::Pooling;
-
-namespace {
-
-constexpr std::pair<const char*, Pooling> kPoolings[] = {
-    {"mean", Pooling::kMean}, {"cls", Pooling::kFirst}, {"lasttoken", Pooling::kLast}};
-
-}  // namespace
+using sentence_encoder::kPoolings;
 
 void EmbeddingConfig::validate(const ConfigErrors& errors) const {
   model.require_positions(errors, "text.max_tokens", text.max_tokens);
@@ -67,9 +60,10 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
     }
   }
   const int64_t positions = theirs.row().most_tokens(theirs.encoder);
+  const int64_t most = folder.max_tokens.value_or(config.text.max_tokens);
   if (!say.is_set("text.max_tokens"))
-    say("text.max_tokens", std::min({folder.max_tokens.value_or(config.text.max_tokens), positions}),
-        folder.encoder / "config.json");
+    say("text.max_tokens", std::min(most, positions),
+        most <= positions && folder.max_tokens ? folder.max_tokens_file : folder.encoder / "config.json");
   for (const auto& [key, prompt] : {std::pair("text.query_prompt", &folder.query_prompt),
                                     {"text.passage_prompt", &folder.passage_prompt}})
     if (!prompt->empty()) say(key, *prompt, init_from / "config_sentence_transformers.json");

@@ -72,8 +72,9 @@ struct Collection {
   Collection(std::string folder, std::string split);  // throws DataError
   std::string judgements() const;                     // path
 };
-// Queries with a document that answers them, then all documents.
-stores::TokenReport read_collection(const Collection& collection, const Encoder& encoder,
+// Queries with a document that answers them, then all documents. files: of the folder; they must not change.
+stores::TokenReport read_collection(const Collection& collection, const sources::SourceFiles& files,
+                                    uint64_t max_record_bytes, const Encoder& encoder,
                                     const files::Hooks& hooks, const stores::TokenSink& add);
 
 }  // namespace pipeline::tasks::embedding

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +13,8 @@
 
 #include "files/data_errors.hpp"
 #include "plugins/data/files/texts.hpp"
-#include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/intervals/interval.hpp"
+#include "plugins/scores/labels/figure.hpp"
 #include "plugins/scores/labels/labels.hpp"
 #include "plugins/scores/recall/ranking.hpp"
 #include "plugins/tasks/embedding/task.hpp"
@@ -33,32 +35,20 @@ std::string_view bytes_of(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-// Figures with their intervals.
-class Writer {
+// Figures, a line each.
+class Lines {
  public:
-  Writer(const ReportSink& sink, bool is_full) : sink_(sink), is_full_(is_full) {}
+  explicit Lines(const ReportSink& sink) : sink_(sink) {}
 
-  void operator()(const std::string& name, double value, const std::optional<intervals::Interval>& interval) {
-    sink_.figure(name, value, PL_BETTER_HIGHER);
-    line_ += concat("\n  ", name, std::string(12 - std::min<size_t>(name.size(), 11), ' '),
-                    figures::decimal(value));
-    if (!is_full_ || !interval) return;
-    sink_.figure(name + "_low", interval->low, PL_BETTER_HIGHER);
-    sink_.figure(name + "_high", interval->high, PL_BETTER_HIGHER);
-    line_ += concat(" [", figures::decimal(interval->low), ", ", figures::decimal(interval->high), "]");
+  void operator()(const std::string& name, double value, const std::optional<intervals::Interval>& bounds) {
+    const std::string text = labels::write_figure(sink_, name, PL_BETTER_HIGHER, value, bounds);
+    all_ += concat("\n  ", name, std::string(12 - std::min<size_t>(name.size(), 11), ' '), text);
   }
-  void send(const std::string& head) { sink_.text(head + line_); }
+  void send(const std::string& head) { sink_.text(head + all_); }
 
  private:
   const ReportSink& sink_;
-  bool is_full_;
-  std::string line_;
-};
-
-struct KeyOrder {
-  bool operator()(const Hash128& a, const Hash128& b) const {
-    return std::pair(a.low, a.high) < std::pair(b.low, b.high);
-  }
+  std::string all_;
 };
 
 }  // namespace
@@ -77,6 +67,7 @@ void Embedding::evaluate(const EmbeddingBatch& batch, EvaluationSink& sink) {
   const at::NoGradGuard no_grad;
   const at::Tensor on_device = model().vectors(batch.texts, pass());
   const at::Tensor vectors = on_device.to(at::kCPU).contiguous();
+  const bool are_numbers = vectors.isfinite().all().item<bool>();
   const auto pairs = static_cast<double>(batch.pairs());
   EmbeddingBatch paired = batch;  // without documents that stand alone
   std::vector<size_t> queries;
@@ -84,7 +75,7 @@ void Embedding::evaluate(const EmbeddingBatch& batch, EvaluationSink& sink) {
   paired.ids.clear(), paired.counts.clear(), paired.scores.clear();
   size_t row = 0;
   for (size_t i = 0; i < batch.ids.size(); row += batch.counts[i++]) {
-    if (sink.purpose() == Purpose::kEvaluate)
+    if (sink.purpose() == Purpose::kEvaluate && !are_numbers)
       for (size_t text = 0; text < batch.counts[i]; ++text)
         require_numbers(row_of(vectors, row + text), sample_name(batch.split, batch.ids[i]), "vector");
     if (batch.counts[i] < 2) continue;
@@ -138,7 +129,7 @@ void Embedding::report(const Report& report, const ReportSink& sink) {
 
 void Embedding::report_ranking(const Report& report, const ReportSink& sink) const {
   const auto vector_bytes = static_cast<size_t>(width()) * sizeof(float);
-  std::map<Hash128, int64_t, KeyOrder> documents, queries;
+  std::unordered_map<Hash128, int64_t> documents, queries;
   std::vector<float> of_documents, of_queries;
   // Takes a key and a vector off the bytes; the number of that key.
   const auto take = [&](std::string_view& bytes, auto& numbers, std::vector<float>& vectors) {
@@ -189,14 +180,18 @@ void Embedding::report_ranking(const Report& report, const ReportSink& sink) con
   judged.queries = tensor(of_queries);
   judged.documents = tensor(of_documents);
   const recall::RankingFigures figures = recall::rank(judged);
-  Writer write(sink, report.purpose == Purpose::kEvaluate);
-  write("ndcg_10", figures.ndcg_10.value, figures.ndcg_10.interval);
-  write("mrr_10", figures.mrr_10.value, figures.mrr_10.interval);
+  const bool is_full = report.purpose == Purpose::kEvaluate;
+  Lines write(sink);
+  const auto figure = [&](const std::string& name, const recall::RankingFigures::Mean& mean) {
+    write(name, mean.value, is_full ? mean.interval : std::nullopt);
+  };
+  figure("ndcg_10", figures.ndcg_10);
+  figure("mrr_10", figures.mrr_10);
   for (size_t k = 0; k < recall::kRankedAt.size(); ++k)
-    write(concat("recall_", recall::kRankedAt[k]), figures.recall[k].value, figures.recall[k].interval);
+    figure(concat("recall_", recall::kRankedAt[k]), figures.recall[k]);
   write.send(concat(queries.size(), queries.size() == 1 ? " query" : " queries", " among ",
                     files::counted(documents.size(), "text"),
-                    report.purpose == Purpose::kEvaluate ? "; 95% intervals over queries:" : ""));
+                    is_full ? "; 95% intervals over queries:" : ""));
 }
 
 void Embedding::report_similarity(const Report& report, const ReportSink& sink) const {
@@ -221,10 +216,12 @@ void Embedding::report_similarity(const Report& report, const ReportSink& sink) 
   const std::vector<size_t> all(each.begin(), each.end());
   const auto value = of(all);
   if (!value) return;
-  const bool is_full = report.purpose == Purpose::kEvaluate;
-  Writer write(sink, is_full);
-  write("spearman", *value, is_full ? intervals::resampled(each, of) : std::nullopt);
-  write.send(concat(files::counted(scores.size(), "pair"), is_full ? "; 95% intervals over pairs:" : ""));
+  const bool has_interval =
+      report.purpose == Purpose::kEvaluate && scores.size() <= intervals::kMostResampled;
+  Lines write(sink);
+  write("spearman", *value, has_interval ? intervals::resampled(each, of) : std::nullopt);
+  write.send(
+      concat(files::counted(scores.size(), "pair"), has_interval ? "; 95% intervals over pairs:" : ""));
 }
 
 void Embedding::open_vector_files(Split split) {
@@ -241,7 +238,8 @@ void Embedding::open_vector_files(Split split) {
                          const Facts of = facts(id);
                          table.text(of.name).text(of.text).end_row();
                        }};
-  for (const std::string& format : config().predict.formats)
+  const std::vector<std::string>& formats = config().predict.formats;
+  for (const std::string& format : std::set(formats.begin(), formats.end()))
     files_.push_back(common::vector_files(format, what));
 }
 

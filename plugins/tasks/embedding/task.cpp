@@ -59,10 +59,11 @@ text::Reading Embedding::reading_of(const sources::SourceFiles& files, Split spl
   const std::string prompts = concat("embedding/2\n", how.query_prompt.size(), how.query_prompt,
                                      how.passage_prompt.size(), how.passage_prompt);
   if (is_judged) {
+    const auto max_record_bytes = static_cast<uint64_t>(config().data.max_record_bytes);
     const Collection collection(files.named, split == Split::kVal ? "dev" : "test");
     return {.options = concat(prompts, "\n", collection.split, collection.state),
             .read = [=](const stores::TokenSink& add, const files::Hooks& hooks) {
-              return read_collection(collection, how, hooks, add);
+              return read_collection(collection, files, max_record_bytes, how, hooks, add);
             }};
   }
   const records::PairSource source = source_of(files, split, part);
@@ -113,6 +114,7 @@ void Embedding::warn_of_cut_texts() const {
   files::with_data_errors([&] {
     for (const stores::TokenStore& store : corpus_->training().stores())
       for (uint64_t i = 0; i < store.size(); ++i) {
+        context().throw_if_cancelled();
         const TokenSample sample = store[i];
         const Facts facts = facts_of(sample);
         std::vector<uint32_t> sizes{sample.parts.front().size()};
@@ -149,13 +151,18 @@ std::vector<int64_t> Embedding::framed(std::vector<int64_t> tokens) const {
   return tokens;
 }
 
+// The most that a draw of the sample costs.
 double Embedding::sample_cost(Split split, uint64_t id) const {
   const TokenSample sample = corpus_->sample(split, id);
   const auto most = static_cast<uint32_t>(config().text.max_tokens);
   double cost = std::min(sample.parts.front().size(), most);
-  const Facts facts = facts_of(sample);
-  for (const auto* list : {&facts.positives, &facts.negatives})
-    for (const uint32_t size : *list) cost += std::min(size, most);
+  Facts facts = facts_of(sample);
+  const auto add_longest = [&](std::vector<uint32_t>& sizes, size_t count) {
+    std::ranges::sort(sizes, std::greater());
+    for (size_t i = 0; i < std::min(count, sizes.size()); ++i) cost += std::min(sizes[i], most);
+  };
+  add_longest(facts.positives, 1);
+  add_longest(facts.negatives, static_cast<size_t>(config().negatives()));
   return cost;
 }
 

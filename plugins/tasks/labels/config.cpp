@@ -7,7 +7,27 @@
 
 namespace pipeline::tasks::labels {
 
+namespace {
+
+template <class Group>
+std::vector<std::string> keys_of(Group group) {
+  Options options;
+  group.describe(options);
+  return options.keys();
+}
+
+}  // namespace
+
+void LabelsConfig::refuse_other_family(const ConfigErrors& errors) const {
+  const std::string other = is_language() ? "encoder" : "language";
+  for (const std::string& key : is_language() ? keys_of(encoder) : keys_of(language))
+    if (const std::string full = concat(other, ".", key); errors.is_set(full))
+      errors(full, concat("is of no use with task.family = \"", family, "\": set task.family = \"", other,
+                          "\", or leave it out"));
+}
+
 void LabelsConfig::validate(const ConfigErrors& errors) const {
+  refuse_other_family(errors);
   if (is_language())
     language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
   else
@@ -29,7 +49,7 @@ void LabelsConfig::read_model(const LabelsConfig& config, const std::filesystem:
   const auto tell = [&](const char* key, const auto& value) { say(key, value, init_from / "config.json"); };
   std::optional<heads::LabelForm> label;
   int64_t most = 0;
-  if (encoder::is_encoder_folder(init_from)) {
+  if (!init_from.empty() && encoder::is_encoder_folder(init_from)) {
     const encoder::EncoderFolder theirs = encoder::read_encoder_folder(init_from);
     tell("family", std::string("encoder"));
     tokenizer::check_tokenizer(say, config.tokenizer.path);

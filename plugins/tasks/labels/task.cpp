@@ -133,7 +133,7 @@ void Labels::open_data() {
            .are_numbers = config().are_numbers(),
            .are_several = config().are_several(),
            .classes = scale_->classes,
-           .deviation = scale_->deviation};  // the head has no bias for a mean
+           .deviation = scale_->deviation};  // without the mean: a language model's head has no bias for it
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   corpus_->log_held_out("usable records");
   context().info("data       ", corpus_->size(Split::kTrain), " training, ", corpus_->size(Split::kVal),
@@ -160,7 +160,7 @@ void Labels::learn_scale() {
     constexpr double kFar = 10;
     scale_->classes.clear();
     context().info("labels     numbers, learnt as number / ", scale_->deviation);
-    if (trains && std::abs(scale_->mean) > kFar * scale_->deviation)
+    if (trains && config().is_language() && std::abs(scale_->mean) > kFar * scale_->deviation)
       context().warn("labels     their mean, ", scale_->mean, ", is far from 0 beside their deviation, ",
                      scale_->deviation,
                      ", and the head has no bias: it learns long to give it. Subtract it from the labels");
@@ -288,12 +288,13 @@ void Labels::import_model(const std::filesystem::path& folder) {
     return common::import_language_model(folder, context(), config().language.lora, *language, tokenizer());
   tokenizer().require_path(folder);
   const encoder::EncoderFolder theirs = encoder::read_encoder_folder(folder);
-  const bool has_head = model().encoder()->import(folder, theirs);
-  if (!has_head) {
+  const std::vector<std::string> lacks = model().encoder()->import(folder, theirs);
+  if (!lacks.empty()) {
     if (run().purpose != PL_PURPOSE_TRAIN)
       fail_with(PL_ERROR_CONFIG, folder.string(),
                 ": has no head for labels: train one with train.init_from, which names it");
-    context().info("weights    of ", folder.string(), "; the head for labels (classifier) is new");
+    context().info("weights    of ", folder.string(),
+                   "; of the head for labels are new: ", records::quoted(lacks));
   }
   common::take_encoder_texts(folder, context(), theirs.config.vocab_size,
                              model().encoder()->kept_weights(folder), tokenizer());
@@ -308,6 +309,7 @@ void Labels::export_model(const std::filesystem::path& folder) {
   }
   for (const std::string& note : model().encoder()->write(folder, tokenizer()->files())) context().info(note);
   tokenizer()->save(folder.string());
+  common::frame_exported_texts(folder, tokenizer());
 }
 
 std::string Labels::required_label(const TokenSample& sample) const {
@@ -414,6 +416,5 @@ LossSum Labels::loss(const LabelsBatch& batch) {
 }  // namespace pipeline::tasks::labels
 
 PIPELINE_TASK(pipeline::tasks::labels::Labels, "labels", "1.0.0",
-              "A language model learns labels of texts: a class, several, a number, or tags of words. Weight "
-              "decay: matrices "
-              "and embeddings; not biases and norms")
+              "A language model or an encoder learns labels of texts: a class, several, a number, or tags of "
+              "words. Weight decay: matrices and embeddings; not biases and norms")

@@ -1,4 +1,4 @@
-// Labels of texts: a language model learns a class, several, or a number of each.
+// Labels of texts: a language model or an encoder learns a class, several, or a number of each.
 #pragma once
 
 #include <optional>

@@ -15,6 +15,7 @@
 
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
+#include "plugins/data/files/texts.hpp"
 #include "plugins/tasks/common/writing.hpp"
 
 namespace pipeline::tasks::masked {
@@ -49,7 +50,8 @@ void Masked::open_corpus() {
             .read = [this, source, room, special](const stores::TokenSink& add, const files::Hooks& hooks) {
               const auto size = static_cast<uint32_t>(tokenizer()->vocab_size());
               using Pieces = std::vector<std::string>;
-              return source.read_on_threads<Pieces>(
+              uint64_t empty = 0;
+              stores::TokenReport report = source.read_on_threads<Pieces>(
                   hooks,
                   [&](const records::Pair& text) {
                     const std::vector<int32_t> tokens = tokenizer()->encode(text.first, special);
@@ -62,8 +64,14 @@ void Masked::open_corpus() {
                     return pieces;
                   },
                   [&](Pieces&& pieces) {
+                    empty += pieces.empty() ? 1 : 0;
                     for (std::string& piece : pieces) add(std::move(piece));
                   });
+              report.used -= empty;
+              if (empty > 0)
+                report.notes += concat(files::counted(empty, "text"), " of ", source.files.name(),
+                                       " left out, without a token\n");
+              return report;
             }};
       },
       errors());

@@ -68,6 +68,11 @@ TEST(WordPiece, ReadsLinesOfTokens) {
   folder.write("vocab.txt", "[PAD]\n\n[UNK]\n");
   EXPECT_NE(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }).find("vocab.txt:2: is empty"),
             std::string::npos);
+  folder.write("tokenizer_config.json", R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  EXPECT_NE(message_of<TokenizerError>([&] {
+              load_tokenizer(folder.path());
+            }).find("tokenizer_class = \"BertJapaneseTokenizer\": must be \"BertTokenizer\" or"),
+            std::string::npos);
 }
 
 TEST(WordPiece, WhatIsNotBertsIsRefusedByName) {
@@ -83,8 +88,10 @@ TEST(WordPiece, WhatIsNotBertsIsRefusedByName) {
       "of BERT and the unigrams of XLM-RoBERTa are read here");
   EXPECT_EQ(error_of([](json& f) { f["model"]["vocab"]["play"] = 5; }),
             "tokenizer.json: model.vocab: \"play\" has id 5: each token must have an id of its own");
-  EXPECT_EQ(error_of([](json& f) { f["model"]["vocab"]["play"] = 9; }),
-            "tokenizer.json: model.vocab: no token has id 4 of 10");
+  EXPECT_EQ(
+      error_of([](json& f) { f["model"]["vocab"]["play"] = 9; }),
+      "tokenizer.json: model.vocab: id of \"play\" = 9: must be an integer below 8, as so many tokens are "
+      "there");
   EXPECT_EQ(error_of([](json& f) { f["model"]["unk_token"] = "<unk>"; }),
             "tokenizer.json: model.unk_token = \"<unk>\": is not a token of the vocabulary");
   EXPECT_EQ(error_of([](json& f) { f["added_tokens"][0]["id"] = 4; }),
@@ -162,6 +169,8 @@ TEST(Unigrams, CutWordsByTheHighestSum) {
   EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{4, 3, 5}), "ab a");
   EXPECT_EQ(tokenizer->bos(), 0);
   EXPECT_EQ(tokenizer->eot(), 1);
+  EXPECT_EQ(tokenizer->encode("a</s>"), (std::vector<int32_t>{3, 5, 2})) << "a text has no special tokens";
+  EXPECT_EQ(tokenizer->encode("a</s>", SpecialTokens::kRecognize), (std::vector<int32_t>{3, 5, 1}));
 }
 
 TEST(Unigrams, ThatAreNotXlmRobertasAreRefusedByName) {
@@ -184,6 +193,10 @@ TEST(Unigrams, ThatAreNotXlmRobertasAreRefusedByName) {
       "tokenizer.json: normalizer.precompiled_charsmap: is no table of characters, or not the whole of one");
   EXPECT_EQ(problem([](json& f) { f["normalizer"]["precompiled_charsmap"] = "*"; }),
             "tokenizer.json: normalizer.precompiled_charsmap: is not in base64");
+  EXPECT_NE(problem([](json& f) {
+              f["normalizer"]["precompiled_charsmap"] = in_base64(table_of_a() + std::string(2000, 'x'));
+            }).find("replaces a character by 2000 bytes: must be at most 1024"),
+            std::string::npos);
   EXPECT_NE(problem([](json& f) {
               f["pre_tokenizer"]["prepend_scheme"] = "first";
             }).find("prepend_scheme = \"first\": must be \"always\""),

@@ -1,5 +1,6 @@
 // What counts as found.
 #include <cmath>
+#include <limits>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -96,6 +97,16 @@ TEST(Ranking, OfWhatIsAlikeFindsNothing) {
   EXPECT_EQ(figures.ndcg_10.value, 0);
   EXPECT_EQ(figures.recall[2].value, 0);
   EXPECT_EQ(figures.recall[3].value, 1) << "at 100 there are no others";
+}
+
+TEST(Ranking, OfWhatIsNoNumberIsNone) {
+  JudgedQueries judged{.queries = at::ones({2, 2}), .documents = at::ones({3, 2}), .grades = {}};
+  for (int64_t query = 0; query < 2; ++query) judged.grades.push_back({{query, 1}});
+  judged.queries.fill_(std::numeric_limits<float>::quiet_NaN());
+  const RankingFigures figures = rank(judged);
+  EXPECT_TRUE(std::isnan(figures.ndcg_10.value));
+  EXPECT_TRUE(std::isnan(figures.mrr_10.value));
+  EXPECT_TRUE(std::isnan(figures.recall[0].value));
 }
 
 }  // namespace

@@ -112,6 +112,13 @@ class Options {
     prefix_ = outer;
   }
 
+  // Of the options that were declared.
+  std::vector<std::string> keys() const {
+    std::vector<std::string> all;
+    for (const OptionSpec& spec : specs_) all.push_back(spec.key_);
+    return all;
+  }
+
  private:
   friend class Schema;
   using Path = std::filesystem::path;
