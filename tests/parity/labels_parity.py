@@ -204,11 +204,46 @@ device = "cpu"
     print(f"  {kind} {objective}{' of pairs' if has_pairs else ''}: read {read:.1e}, trained {trained:.1e}, written {written:.1e}")
 
 
+def compare_new(program, work):
+    """An encoder and a tokenizer that begin here: the folder's own tokenizer makes of two texts what they were learnt as."""
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    random.seed(1)
+    rows = records("classification", True)
+    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
+        file.write(f"""[run]
+dir = "run"
+device = "cpu"
+[task]
+plugin = "labels"
+family = "encoder"
+data = {{ train = "texts.jsonl", test = "texts.jsonl", pair_column = "other" }}
+tokenizer.vocab_size = 270
+encoder = {{ hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 64, max_position_embeddings = 128 }}
+sequence.max_tokens = 128
+{plain_training("", BATCH, STEPS, 0.02)}""")
+    run(program, work, "run", "texts.toml")
+    run(program, work, "predict", "texts.toml")
+    run(program, work, "export", "texts.toml", "--output", "exported")
+    folder = os.path.join(work, "exported")
+    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        pairs = tokenizer([row["text"] for row in rows], [row["other"] for row in rows], padding=True, return_tensors="pt")
+        worst = (predicted(work, "classification", "run", torch) - torch.softmax(model(**pairs).logits, 1)).abs().max().item()
+    assert worst < 2e-5, f"a new encoder: {worst}"
+    print(f"  a new encoder and tokenizer, of pairs: written {worst:.1e}")
+
+
 def main():
     options = started("program", "transformers")
     for case in CASES:
         with tempfile.TemporaryDirectory() as work:
             compare(options.program, work, *case)
+    with tempfile.TemporaryDirectory() as work:
+        compare_new(options.program, work)
 
 
 if __name__ == "__main__":

@@ -43,5 +43,7 @@ void write_token_ids(const std::string& folder, const FolderTexts& texts, const 
 std::optional<int64_t> padding_of(const std::string& folder);
 // Makes another one that, there and, as its text, in tokenizer_config.json.
 void set_padding(const std::string& folder, int64_t token, const std::string& text);
+// From now on the folder's tokenizer says of each token which of two texts it is of.
+void set_text_types(const std::string& folder);
 
 }  // namespace pipeline::hugging_face

@@ -13,8 +13,8 @@
 namespace pipeline::labels {
 
 // Sends NAME, and with bounds NAME_low and NAME_high. Returns what a report says: "0.512 [0.431, 0.580]".
-inline std::string write_figure(const ReportSink& sink, const std::string& name, uint32_t better, double value,
-                                const std::optional<intervals::Interval>& bounds) {
+inline std::string write_figure(const ReportSink& sink, const std::string& name, uint32_t better,
+                                double value, const std::optional<intervals::Interval>& bounds) {
   sink.figure(name, value, better);
   if (!bounds) return figures::decimal(value);
   sink.figure(name + "_low", bounds->low, better);

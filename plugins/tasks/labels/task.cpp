@@ -310,6 +310,8 @@ void Labels::export_model(const std::filesystem::path& folder) {
   for (const std::string& note : model().encoder()->write(folder, tokenizer()->files())) context().info(note);
   tokenizer()->save(folder.string());
   common::frame_exported_texts(folder, tokenizer());
+  if (!tokenizer()->adds_bos() && model().encoder()->row().names.types != nullptr)
+    hugging_face::set_text_types(folder.string());
 }
 
 std::string Labels::required_label(const TokenSample& sample) const {
