@@ -95,16 +95,16 @@ void Labels::open_corpus() {
       errors());
   files::with_data_errors([&] {
     tokenizer().open([&] {
-      std::vector<records::PairSource> all;
-      for (const sources::SourceFiles& files : corpus_->sources_of(Split::kTrain)) {
-        all.push_back(source_of(files, Split::kTrain, config().data.of(Split::kTrain).part));
-        records::Columns& columns = all.back().columns;  // a label is no text
-        columns.second = std::exchange(columns.extra, "");
-        columns.second_required = columns.extra_required = false;
-        columns.second_takes = records::Column::kText;
-      }
-      if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-      tokenizer::TrainingTexts texts = text::training_texts(std::move(all), config().tokenizer.vocab_size);
+      tokenizer::TrainingTexts texts = corpus_->training_texts(
+          [this](const auto& files, const auto& part) {
+            records::PairSource source = source_of(files, Split::kTrain, part);
+            records::Columns& columns = source.columns;  // a label is no text
+            columns.second = std::exchange(columns.extra, "");
+            columns.second_required = columns.extra_required = false;
+            columns.second_takes = records::Column::kText;
+            return source;
+          },
+          config().tokenizer.vocab_size);
       if (config().are_tags())  // words are tokens as in a text
         texts.each = [each = std::move(texts.each)](const auto& take, const auto& read) {
           each(

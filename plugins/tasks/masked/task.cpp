@@ -77,11 +77,9 @@ void Masked::open_corpus() {
       errors());
   files::with_data_errors([&] {
     tokenizer().open([&] {
-      std::vector<records::PairSource> all;
-      for (const sources::SourceFiles& files : corpus_->sources_of(Split::kTrain))
-        all.push_back(config().data.source_of(files, config().data.of(Split::kTrain).part));
-      if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-      return text::training_texts(std::move(all), config().tokenizer.vocab_size);
+      return corpus_->training_texts(
+          [this](const auto& files, const auto& part) { return config().data.source_of(files, part); },
+          config().tokenizer.vocab_size);
     });
     if (run().purpose == PL_PURPOSE_TRAIN)
       for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);

@@ -13,11 +13,9 @@ std::vector<int32_t> Pretraining::document_of(std::string_view text) const {
 }
 
 tokenizer::TrainingTexts Pretraining::training_texts() const {
-  std::vector<records::PairSource> all;
-  for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
-    all.push_back(config().data.source_of(files, config().data.of(Split::kTrain).part));
-  if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-  return text::training_texts(std::move(all), config().tokenizer.vocab_size);
+  return corpus().training_texts(
+      [this](const auto& files, const auto& part) { return config().data.source_of(files, part); },
+      config().tokenizer.vocab_size);
 }
 
 text::Reading Pretraining::reading(const sources::SourceFiles& files, Split /*split*/,

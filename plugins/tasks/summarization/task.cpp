@@ -19,11 +19,9 @@ PairSource Summarization::source_of(const sources::SourceFiles& files, Split spl
 }
 
 tokenizer::TrainingTexts Summarization::training_texts() const {
-  std::vector<PairSource> all;
-  for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
-    all.push_back(source_of(files, Split::kTrain, config().data.of(Split::kTrain).part));
-  if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
-  return text::training_texts(std::move(all), config().tokenizer.vocab_size);
+  return corpus().training_texts(
+      [this](const auto& files, const auto& part) { return source_of(files, Split::kTrain, part); },
+      config().tokenizer.vocab_size);
 }
 
 text::Reading Summarization::reading(const sources::SourceFiles& files, Split split,

@@ -26,7 +26,11 @@ records::PairSource DocumentOptions::source_of(const sources::SourceFiles& files
           .part = part};
 }
 
-tokenizer::TrainingTexts training_texts(std::vector<records::PairSource> all, int64_t size) {
+tokenizer::TrainingTexts Corpus::training_texts(const SourceOf& source_of, int64_t size) const {
+  std::vector<records::PairSource> all;
+  for (const sources::SourceFiles& files : sources_of(Split::kTrain))
+    all.push_back(source_of(files, data_.of(Split::kTrain).part));
+  if (all.empty()) errors_("data.train", "is needed to train a tokenizer on");
   std::string key = "trained/3 " + std::to_string(size);
   tokenizer::TrainingTexts result;
   for (const records::PairSource& source : all) {

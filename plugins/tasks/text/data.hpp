@@ -39,9 +39,6 @@ struct Reading {
   std::function<stores::TokenReport(const stores::TokenSink& add, const files::Hooks& hooks)> read;
 };
 
-// All texts of these sources, for a tokenizer of `size` tokens.
-tokenizer::TrainingTexts training_texts(std::vector<records::PairSource> all, int64_t size);
-
 class Corpus {
  public:
   using ReadingOf =
@@ -59,6 +56,11 @@ class Corpus {
   // A split's sources. A model can be used where its files are not: those that are missing then are named in
   // the log, and the split is empty. Throws DataError. [main]
   std::vector<sources::SourceFiles> sources_of(Split split) const;
+  // All texts that are trained on, for a tokenizer of `size` tokens. source_of: how one of their sources is
+  // read.
+  using SourceOf =
+      std::function<records::PairSource(const sources::SourceFiles& files, const files::SplitPart& part)>;
+  tokenizer::TrainingTexts training_texts(const SourceOf& source_of, int64_t size) const;
   files::Hooks hooks(const std::string& what) const;
 
   // Opens the stores of a split in the run's cache folder, and fills those that are missing. The log has what
@@ -68,8 +70,7 @@ class Corpus {
   // From now on the test split is this sample alone, and no file is read.
   void ask(std::string sample) { asked_ = std::move(sample); }
   // From now on the test split has those samples alone that have something to be compared with, unless none
-  // has.
-  // `lacks`, for the log: "have no summary".
+  // has. `lacks`, for the log: "have no summary".
   void leave_out_unanswered(const char* lacks);
   // What became of the share that is held out for validation, for the log. noun: of samples.
   void log_held_out(const char* noun) const;
