@@ -163,11 +163,11 @@ TEST_F(FromAFolder, ATokenizerThatIsNotReadIsToldByCheckAsByRun) {
   const std::string kind = "\"type\": \"BPE\"";
   ASSERT_NE(text.find(kind), text.npos);
   write_text(path("theirs/tokenizer.json"),
-             text.replace(text.find(kind), kind.size(), R"("type": "Unigram")"));
+             text.replace(text.find(kind), kind.size(), R"("type": "WordLevel")"));
   for (const char* verb : {"check", "run"}) {
     EXPECT_THAT(call(verb).ended(2).err,
                 HasSubstr("task.tokenizer.path = \"theirs\": theirs/tokenizer.json: model.type = "
-                          "\"Unigram\": must be \"BPE\""));
+                          "\"WordLevel\": must be \"BPE\""));
   }
 }
 
