@@ -75,6 +75,14 @@ std::set<int64_t> all_ids(const FolderTexts& texts, const char* key, const std::
   return all;
 }
 
+void set_value(const std::string& folder, const char* name, const char* key, const ordered_json& value) {
+  const std::string path = folder + "/" + name;
+  if (!std::filesystem::exists(path)) return;
+  ordered_json values = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
+  values[key] = value;
+  write_text(path, values.dump(2) + "\n");
+}
+
 }  // namespace
 
 std::vector<int64_t> end_tokens(const FolderTexts& texts, const OwnTokens& own) {
@@ -154,26 +162,14 @@ std::optional<int64_t> padding_of(const std::string& folder) {
   return found->get<int64_t>();
 }
 
-namespace {
-
-void set(const std::string& folder, const char* name, const char* key, const ordered_json& value) {
-  const std::string path = folder + "/" + name;
-  if (!std::filesystem::exists(path)) return;
-  ordered_json values = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
-  values[key] = value;
-  write_text(path, values.dump(2) + "\n");
-}
-
-}  // namespace
-
 void set_padding(const std::string& folder, int64_t token, const std::string& text) {
-  set(folder, kModel, kPadding, token);
-  set(folder, "tokenizer_config.json", "pad_token", text);
+  set_value(folder, kModel, kPadding, token);
+  set_value(folder, "tokenizer_config.json", "pad_token", text);
 }
 
 void set_text_types(const std::string& folder) {
-  set(folder, "tokenizer_config.json", "model_input_names",
-      {"input_ids", "token_type_ids", "attention_mask"});
+  set_value(folder, "tokenizer_config.json", "model_input_names",
+            {"input_ids", "token_type_ids", "attention_mask"});
 }
 
 }  // namespace pipeline::hugging_face

@@ -87,8 +87,7 @@ void Embedding::open_corpus() {
           [this](const auto& files, const auto& part) { return source_of(files, Split::kTrain, part); },
           config().tokenizer.vocab_size);
     });
-    if (run().purpose == PL_PURPOSE_TRAIN)
-      for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
+    corpus_->prepare();
   });
 }
 
@@ -100,9 +99,7 @@ void Embedding::open_data() {
     corpus_->leave_out_unanswered(config().is_ranking() ? "have no second text" : "have no score");
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   corpus_->log_held_out("usable records");
-  context().info("data       ", corpus_->size(Split::kTrain), " training, ", corpus_->size(Split::kVal),
-                 " validation, ", corpus_->size(Split::kTest), " test samples; ", tokenizer().size_text());
-  for (const std::string& line : corpus_->training().lines()) context().info(line);
+  corpus_->log_sizes("samples");
   warn_of_cut_texts();
 }
 

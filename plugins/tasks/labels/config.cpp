@@ -16,18 +16,18 @@ std::vector<std::string> keys_of(Group group) {
   return options.keys();
 }
 
-}  // namespace
-
-void LabelsConfig::refuse_other_family(const ConfigErrors& errors) const {
-  const std::string other = is_language() ? "encoder" : "language";
-  for (const std::string& key : is_language() ? keys_of(encoder) : keys_of(language))
+void refuse_other_family(const LabelsConfig& config, const ConfigErrors& errors) {
+  const std::string other = config.is_language() ? "encoder" : "language";
+  for (const std::string& key : config.is_language() ? keys_of(config.encoder) : keys_of(config.language))
     if (const std::string full = concat(other, ".", key); errors.is_set(full))
-      errors(full, concat("is of no use with task.family = \"", family, "\": set task.family = \"", other,
-                          "\", or leave it out"));
+      errors(full, concat("is of no use with task.family = \"", config.family, "\": set task.family = \"",
+                          other, "\", or leave it out"));
 }
 
+}  // namespace
+
 void LabelsConfig::validate(const ConfigErrors& errors) const {
-  refuse_other_family(errors);
+  refuse_other_family(*this, errors);
   if (is_language())
     language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
   else

@@ -105,7 +105,6 @@ struct LabelsConfig {
     o.group("sequence", sequence);
   }
   void validate(const ConfigErrors& errors) const;
-  void refuse_other_family(const ConfigErrors& errors) const;
 
   bool is_language() const { return family == "language"; }
   bool are_numbers() const { return objective == "regression"; }

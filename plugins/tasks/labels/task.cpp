@@ -118,8 +118,7 @@ void Labels::open_corpus() {
         };
       return texts;
     });
-    if (run().purpose == PL_PURPOSE_TRAIN)
-      for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
+    corpus_->prepare();
   });
 }
 
@@ -136,9 +135,7 @@ void Labels::open_data() {
            .deviation = scale_->deviation};  // without the mean: a language model's head has no bias for it
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   corpus_->log_held_out("usable records");
-  context().info("data       ", corpus_->size(Split::kTrain), " training, ", corpus_->size(Split::kVal),
-                 " validation, ", corpus_->size(Split::kTest), " test texts; ", tokenizer().size_text());
-  for (const std::string& line : corpus_->training().lines()) context().info(line);
+  corpus_->log_sizes("texts");
 }
 
 std::vector<std::string> Labels::names_in(const std::string& label) const {

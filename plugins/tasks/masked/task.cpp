@@ -81,8 +81,7 @@ void Masked::open_corpus() {
           [this](const auto& files, const auto& part) { return config().data.source_of(files, part); },
           config().tokenizer.vocab_size);
     });
-    if (run().purpose == PL_PURPOSE_TRAIN)
-      for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
+    corpus_->prepare();
   });
 }
 
@@ -91,9 +90,7 @@ void Masked::open_data() {
   tokenizer().set_end(tokenizer()->eot());
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   corpus_->log_held_out("pieces (of whole documents)");
-  context().info("data       ", corpus_->size(Split::kTrain), " training, ", corpus_->size(Split::kVal),
-                 " validation, ", corpus_->size(Split::kTest), " test pieces; ", tokenizer().size_text());
-  for (const std::string& line : corpus_->training().lines()) context().info(line);
+  corpus_->log_sizes("pieces");
   context().info("mask       ", tokenizer()->decode(std::vector{mask_token()}), " stands for hidden tokens");
 }
 

@@ -122,6 +122,11 @@ void Corpus::leave_out_unanswered(const char* lacks) {
                 dropped == 1 ? " was dropped" : " were dropped");
 }
 
+void Corpus::prepare() const {
+  if (!trains()) return;
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) open(split);
+}
+
 void Corpus::log_held_out(const char* noun) const {
   const double share = data_.validation_share;
   if (share > 0 && size(Split::kTrain) > 0)
@@ -129,6 +134,13 @@ void Corpus::log_held_out(const char* noun) const {
       context_.info(files::held_out_text(data_.named_for_training(), share, store(Split::kTrain).records(),
                                          store(Split::kVal).records(), noun));
     });
+}
+
+void Corpus::log_sizes(const char* noun) const {
+  const uint64_t train = size(Split::kTrain), validation = size(Split::kVal), test = size(Split::kTest);
+  context_.info("data       ", train, " training, ", validation, " validation, ", test, " test ", noun, "; ",
+                tokenizer_.size_text());
+  for (const std::string& line : training().lines()) context_.info(line);
 }
 
 uint64_t Corpus::size(Split split) const {

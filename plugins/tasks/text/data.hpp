@@ -67,6 +67,8 @@ class Corpus {
   // was dropped from the files. All other methods do so where it is not yet done, which is [main]. Throws
   // DataError.
   void open(Split split) const;
+  // open() of all splits where the run trains, for the rank that prepares.
+  void prepare() const;
   // From now on the test split is this sample alone, and no file is read.
   void ask(std::string sample) { asked_ = std::move(sample); }
   // From now on the test split has those samples alone that have something to be compared with, unless none
@@ -74,6 +76,8 @@ class Corpus {
   void leave_out_unanswered(const char* lacks);
   // What became of the share that is held out for validation, for the log. noun: of samples.
   void log_held_out(const char* noun) const;
+  // How many samples there are, for the log. noun: of them.
+  void log_sizes(const char* noun) const;
 
   uint64_t size(Split split) const;
   uint64_t targets(Split split) const;                                             // samples that have one

@@ -176,8 +176,7 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
       open_tokenizer();
       if (this->run().purpose == PL_PURPOSE_PREDICT && !this->config().ask.prompt.empty())
         corpus_->ask(asked_sample());
-      if (this->run().purpose == PL_PURPOSE_TRAIN)
-        for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
+      corpus_->prepare();
     });
   }
 
@@ -187,11 +186,7 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
     corpus_->log_held_out(held_out_noun());
     if (this->run().purpose == PL_PURPOSE_EVALUATE)
       corpus_->leave_out_unanswered("have nothing to compare with");
-    const uint64_t train = corpus_->size(Split::kTrain), validation = corpus_->size(Split::kVal),
-                   test = corpus_->size(Split::kTest);
-    this->context().info("data       ", train, " training, ", validation, " validation, ", test, " test ",
-                         noun(), "; ", this->tokenizer().size_text());
-    for (const std::string& line : corpus_->training().lines()) this->context().info(line);
+    corpus_->log_sizes(noun());
   }
 
   std::optional<Corpus> corpus_;
