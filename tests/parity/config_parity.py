@@ -173,13 +173,14 @@ SHARED = {**{name: "LlamaConfig" for name in LANGUAGE if name != "LlamaConfig"},
           "DistilBertConfig": "BertConfig"}
 
 
-def write_tokenizer(folder, texts):
+def write_tokenizer(folder, texts, special=()):
+    """special: the first tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=280, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=280, special_tokens=list(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False, special=True)])
     os.makedirs(folder, exist_ok=True)
     tokenizer.save(os.path.join(folder, "tokenizer.json"))
@@ -238,7 +239,8 @@ def make_folders(work):
         folder = os.path.join(work, name)
         model.save_pretrained(folder)
         if name in ("GPT2Config", *LANGUAGE, *LLAVAS, *TEXT_ENCODERS):
-            write_tokenizer(folder, [p["document"] for p in pairs])
+            # RoBERTa's positions begin behind the number of the token for padding
+            write_tokenizer(folder, [p["document"] for p in pairs], ("<s>", "<pad>") if "Roberta" in name else ())
     with open(os.path.join(work, "pairs.jsonl"), "w") as file:
         file.writelines(json.dumps(p) + "\n" for p in pairs)
     with open(os.path.join(work, "captions.jsonl"), "w") as file:
