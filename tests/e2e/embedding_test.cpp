@@ -17,8 +17,13 @@ using testing::HasSubstr;
 const std::string kRun = reproducible_run("embedding") +
                          R"(data = { train = "train.jsonl", val = "train.jsonl", test = "test.jsonl" }
 tokenizer.vocab_size = 280
-model = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32, max_position_embeddings = 48, hidden_dropout = 0.0, attention_dropout = 0.0 }
 text.max_tokens = 40
+)";
+const std::string kEncoder =
+    R"(model = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32, max_position_embeddings = 48, hidden_dropout = 0.0, attention_dropout = 0.0 }
+)";
+const std::string kDecoder = R"(family = "language"
+language = { hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, max_position_embeddings = 48, lora.rank = 2 }
 )";
 
 const std::vector<std::string> kAnimals{"cat", "dog", "cow", "hen", "pig", "bee"};
@@ -43,7 +48,7 @@ class EmbeddingRun : public testing::Test, public Job {
   EmbeddingRun() {
     write_text(path("train.jsonl"), pairs(48));
     write_text(path("test.jsonl"), pairs(48));
-    write_text(path("train.toml"), kRun + kShortTraining);
+    write_text(path("train.toml"), kRun + kEncoder + kShortTraining);
   }
   std::map<std::string, double> evaluated(const Words& sets) {
     call("evaluate", Words{"--split", "test"} + sets).ended(0);
@@ -107,6 +112,20 @@ TEST_F(EmbeddingRun, CountsEqualPairsOnce) {
 TEST_F(EmbeddingRun, HasTheSameBitsUnderEveryStrategyAndAfterAKill) { expect_the_same_run_everywhere(*this); }
 
 // The global batch counts, and not how it is cut; with drawn negatives, two widths and both directions.
+TEST_F(EmbeddingRun, LoraOfADecoderHasTheSameBitsWhereItsLayersAreSharded) {
+  write_text(path("train.toml"), kRun + kDecoder + kShortTraining);
+  call("run").ended(0);
+  const Arrangement sharded{"sharded3", 2};
+  call("run", sharded.sets() + Words{"run.dir=sharded"}).ended(0);
+  EXPECT_EQ(curve("sharded"), curve("run"));
+  EXPECT_THAT(call("export", {"--output", "folder"}).ended(0).out,
+              HasSubstr("LoRA is merged into the model"));
+  EXPECT_EQ(read_json(path("folder/config.json")).at("architectures").at(0), "LlamaModel");
+  EXPECT_TRUE(read_json(path("folder/1_Pooling/config.json")).at("pooling_mode_lasttoken"));
+  EXPECT_THAT(call("check", {"task.model.kind=bert"}).ended(2).err,
+              HasSubstr("task.model.kind=bert: is of no use with task.family = \"language\""));
+}
+
 TEST_F(EmbeddingRun, LearnsFromTheGlobalBatch) {
   const Words sets{"task.data.negative_column=negatives", "task.loss.symmetric=true",
                    "task.loss.matryoshka=[16, 8]", "task.model.projection_dim=16"};

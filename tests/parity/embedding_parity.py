@@ -12,11 +12,12 @@ import tempfile
 from comparison import plain_training, run, started, steps_of, worst_of
 
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
-BATCH, STEPS, RATE = 4, 4, 1e-3
+BATCH, STEPS, RATE = 4, 4, 1e-4
 # An encoder, how its last layer is pooled, what follows, what is learnt, and from which form of folder.
 CASES = [("bert", "mean", ["Normalize"], {"matryoshka": [32, 12]}, "new"), ("bert", "cls", ["Dense", "Normalize"], {"symmetric": True}, "old"),
          ("distilbert", "lasttoken", ["Dense"], {"objective": "similarity"}, "new"), ("roberta", "mean", [], {"negatives": 2}, "new"),
-         ("xlm-roberta", "mean", [], {"negatives": 1, "symmetric": True, "matryoshka": [32, 16]}, "encoder")]
+         ("xlm-roberta", "mean", [], {"negatives": 1, "symmetric": True, "matryoshka": [32, 16]}, "encoder"),
+         ("qwen3", "lasttoken", ["Normalize"], {"negatives": 1}, "new"), ("llama", "lasttoken", [], {}, "encoder")]
 OLD_TYPES = {"Transformer": "sentence_transformers.models.Transformer", "Pooling": "sentence_transformers.models.Pooling",
              "Dense": "sentence_transformers.models.Dense", "Normalize": "sentence_transformers.models.Normalize"}
 
@@ -45,7 +46,8 @@ def make_folder(kind, pooling, parts, form, folder, st):
 
     tokenizer = encoder_folders.make_tokenizer(kind)
     inner = os.path.join(os.path.dirname(folder), "encoder")
-    encoder_folders.make_model(transformers.AutoModel, kind, tokenizer).save_pretrained(inner)
+    auto = transformers.AutoModelForCausalLM if kind == "llama" else transformers.AutoModel
+    encoder_folders.make_model(auto, kind, tokenizer).save_pretrained(inner)
     tokenizer.save_pretrained(inner)
     if form == "encoder":
         os.rename(inner, folder)
@@ -127,7 +129,7 @@ plugin = "embedding"
 objective = "{objective}"
 data = {{ train = "texts.jsonl", test = "texts.jsonl", {columns} }}
 loss = {{ {loss} }}
-{"model.normalize = false" if form == "encoder" else ""}
+{f'model = {{ pooling = "{pooling}", normalize = false }}' if form == "encoder" else ""}
 {plain_training("folder", BATCH, STEPS, RATE)}""")
     prompt = "so: " if form == "new" else ""
 
@@ -187,6 +189,45 @@ max_steps = 3
     print(f"a new model and tokenizer: vectors differ by {worst:.1e}", flush=True)
 
 
+def compare_adapter(program, work):
+    """LoRA of a decoder, which sentence-transformers loads on its base."""
+    import sentence_transformers as st
+    import torch
+    from safetensors.torch import load_file
+
+    torch.manual_seed(3)
+    random.seed(3)
+    make_folder("qwen3", "lasttoken", ["Normalize"], "new", os.path.join(work, "folder"), st)
+    rows = records({})
+    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    with open(os.path.join(work, "lora.toml"), "w", encoding="utf-8") as file:
+        file.write(f"""[run]
+dir = "run"
+device = "cpu"
+[task]
+plugin = "embedding"
+data = {{ train = "texts.jsonl", test = "texts.jsonl" }}
+language.lora = {{ rank = 4, targets = ["all-linear"] }}
+{plain_training("folder", BATCH, STEPS, 0.01)}""")
+    for verb in ("run", "predict", "export"):
+        run(program, work, verb, "lora.toml")
+    ours = load_file(os.path.join(work, "run", "submission-files", "embeddings.safetensors"))["embeddings"]
+    texts = ["so: " + row["anchor"] for row in rows]
+    here = os.getcwd()
+    os.chdir(work)  # where the base's folder is what adapter_config.json names
+    try:
+        export, base = os.path.join("run", "export"), st.SentenceTransformer("folder", device="cpu")
+        assert os.path.exists(os.path.join(export, "adapter_model.safetensors"))
+        theirs = torch.tensor(st.SentenceTransformer(export, device="cpu").encode(texts))
+    finally:
+        os.chdir(here)
+    worst = (ours - theirs).abs().max().item()
+    changed = (theirs - torch.tensor(base.encode(texts))).abs().max().item()
+    assert worst < 2e-5 and changed > 0.01, f"LoRA: {worst}, and what it changes: {changed}"
+    print(f"LoRA of qwen3: vectors differ by {worst:.1e}, and from those of its base by {changed:.1e}", flush=True)
+
+
 def main():
     arguments = started("program", "sentence_transformers", "torch", "transformers", "tokenizers", "safetensors")
     for case in CASES:
@@ -194,6 +235,8 @@ def main():
             compare(arguments.program, work, case)
     with tempfile.TemporaryDirectory() as work:
         compare_new(arguments.program, work)
+    with tempfile.TemporaryDirectory() as work:
+        compare_adapter(arguments.program, work)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Small encoders of texts as transformers makes them, with tokenizers of their kinds."""
+"""Small encoders of texts, and decoders, as transformers makes them, with tokenizers of their kinds."""
 SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 DISTILLED = dict(dim=32, hidden_dim=64, n_layers=2, n_heads=4, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0)
+DECODER = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, attention_dropout=0.0)
 KINDS = ("bert", "distilbert", "roberta", "xlm-roberta")
 
 
@@ -11,6 +12,15 @@ def make_tokenizer(kind):
     import tokenizer_kinds
     import tokenizer_samples
 
+    if kind == "qwen3":  # as Qwen3-Embedding's: a text ends with another token than a turn
+        tokenizer = tokenizer_kinds.qwen2(500)
+        end = tokenizer.token_to_id("<|endoftext|>")
+        tokenizer.post_processor = tokenizers.processors.Sequence([tokenizers.processors.ByteLevel(trim_offsets=False), tokenizers.processors.TemplateProcessing(
+            single="$A <|endoftext|>", pair="$A <|endoftext|> $B <|endoftext|>", special_tokens=[("<|endoftext|>", end)])])
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    if kind == "llama":
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_kinds.llama3(500), bos_token="<|begin_of_text|>",
+                                                    eos_token="<|end_of_text|>", pad_token="<|end_of_text|>")
     if kind in ("bert", "distilbert"):
         return transformers.BertTokenizer(vocab=tokenizer_kinds.bert(400).get_vocab())
     words = tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace()])
@@ -25,7 +35,8 @@ def make_model(auto, kind, tokenizer, **more):
     import transformers
 
     config = transformers.AutoConfig.for_model(kind, vocab_size=len(tokenizer), max_position_embeddings=66, initializer_range=0.2,
-                                               pad_token_id=tokenizer.pad_token_id, **(DISTILLED if kind == "distilbert" else SIZES), **more)
+                                               pad_token_id=tokenizer.pad_token_id,
+                                               **{"distilbert": DISTILLED, "qwen3": DECODER, "llama": DECODER}.get(kind, SIZES), **more)
     model = auto.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():  # biases and norms that are not 0 and 1

@@ -48,6 +48,7 @@ struct Config {
   int64_t bos_token_id = 0;
   int64_t eos_token_id = 0;
   std::optional<heads::LabelForm> label = std::nullopt;  // of texts or words: in place of the output head
+  bool is_headless = false;                              // nothing is in place of the output head
 
   bool operator==(const Config&) const = default;
 

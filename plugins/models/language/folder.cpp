@@ -12,6 +12,29 @@ namespace {
 using hugging_face::ConfigFile;
 using hugging_face::Piece;
 
+// The name before which transformers' class of the layers alone has nothing: "model.".
+std::string body_prefix(const Names& names) {
+  const std::string_view embedding = names.embedding;
+  return std::string(embedding.substr(0, embedding.find('.') + 1));
+}
+
+// How a folder's tensor is called in the folder of a whole model. Empty: it is passed over.
+std::string plain_name(const Config& config, const std::string& name) {
+  const Names& names = architecture(config.architecture).names;
+  const std::string prefix = body_prefix(names);
+  std::string plain = names.plain == nullptr ? name : names.plain(name);
+  for (const std::string whole : {names.embedding, names.layers, names.last_norm})
+    if (plain.starts_with(whole.substr(prefix.size()))) plain.insert(0, prefix);
+  const bool is_tied = plain == kHead && config.tie_word_embeddings;
+  return config.is_headless && !is_tied && !plain.starts_with(prefix) ? "" : plain;
+}
+
+// How the class of the layers alone calls what a whole model calls `name`.
+std::string name_in_body(const Config& config, const std::string& name) {
+  const std::string prefix = body_prefix(architecture(config.architecture).names);
+  return config.is_headless && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
 hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens = 0,
                                const FolderPart& part = {}) {
   const Names& names = model.architecture().names;
@@ -25,9 +48,9 @@ hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens =
                            : std::vector<Piece>();
               },
           .plain_name =
-              [&names, name_of = part.name](const std::string& given) {
+              [&model, name_of = part.name](const std::string& given) {
                 const std::string name = name_of ? name_of(given) : given;
-                return name.empty() || names.plain == nullptr ? name : names.plain(name);
+                return name.empty() ? name : plain_name(model.config(), name);
               },
           .value = heads::as_in_folder(
               label, [&model](const ParameterRegistry::Declared& p) { return model.merged(p); }),
@@ -44,12 +67,14 @@ std::string objective_of(const heads::LabelForm& form) {
                                                  : "classification";
 }
 
-Config read_config(const ConfigFile& file, bool may_have_labels) {
+Config read_config(const ConfigFile& file, Heads heads) {
   std::vector<const char*> known;
   for (const Architecture* row : architectures()) known.push_back(row->name);
   const Architecture& row = architecture(file.type(known));
   Config config = row.config(file);
-  if (may_have_labels) config.label = heads::read_label(file, row.classes());
+  config.is_headless = heads == Heads::kNone;
+  if (config.is_headless) return config;
+  if (heads == Heads::kLabels) config.label = heads::read_label(file, row.classes());
   // Weights with another head lack a language model's: said here, before any of them is looked for.
   std::vector<std::string> others{"ForQuestionAnswering"};
   if (!config.label) others.insert(others.end(), {"ForSequenceClassification", "ForTokenClassification"});
@@ -113,8 +138,10 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
 Config import_model(const std::string& folder, LanguageModel& model, const FolderPart& part) {
   const ConfigFile file(folder + "/config.json");
   const std::optional<heads::LabelForm>& label = model.config().label;
-  const Config theirs =
-      read_config(part.config.empty() ? file : file.part(part.config.c_str()), label.has_value());
+  const Config theirs = read_config(part.config.empty() ? file : file.part(part.config.c_str()),
+                                    model.config().is_headless ? Heads::kNone
+                                    : label                    ? Heads::kLabels
+                                                               : Heads::kWords);
   hugging_face::Differences differences;
   compare(model.config(), theirs, differences);
   differences.raise(folder);
@@ -133,11 +160,12 @@ nlohmann::ordered_json kept_config(const Config& config, nlohmann::ordered_json 
   const nlohmann::json ours = config_json(config);
   if (values.is_null()) {
     values = ours;
-    values["architectures"] = {architecture(config.architecture).model_class};
+    const Architecture& row = architecture(config.architecture);
+    values["architectures"] = {config.is_headless ? row.classes() + "Model" : row.model_class};
     return values;
   }
   const ConfigFile file = ConfigFile::of("config.json", values.dump());
-  nlohmann::json theirs = config_json(read_config(file, /*may_have_labels=*/true));
+  nlohmann::json theirs = config_json(read_config(file, Heads::kNone));
   nlohmann::json changed = ours;
   const auto is_rope = [](const std::string& key) { return key.starts_with("rope_"); };
   bool has_other_rope = false;
@@ -200,26 +228,33 @@ std::vector<LoraTarget> lora_targets(const Config& config, uint32_t first_unit) 
   }
   matrices.push_back({names.down, &Layer::down_lora, 0, inner, width});
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    adapters::add_targets(all, concat(names.layers, i, "."), i, first_unit + static_cast<uint32_t>(i + 1),
-                          matrices);
+    adapters::add_targets(all, name_in_body(config, concat(names.layers, i, ".")), i,
+                          first_unit + static_cast<uint32_t>(i + 1), matrices);
   return all;
 }
 
 adapters::AdaptedModel adapted_model(const Config& config, const std::string& prefix) {
   const Names& names = architecture(config.architecture).names;
-  const bool tied = config.tie_word_embeddings && !config.label;
-  const char* const task_type = !config.label                                        ? "CAUSAL_LM"
+  const bool tied = config.tie_word_embeddings && !config.label && !config.is_headless;
+  const char* const task_type = config.is_headless                                   ? "FEATURE_EXTRACTION"
+                                : !config.label                                      ? "CAUSAL_LM"
                                 : config.label->of == heads::LabelForm::Of::kSamples ? "SEQ_CLS"
                                                                                      : "TOKEN_CLS";
   return {.targets = lora_targets(config),
-          .pieces = [config, prefix](const Parameter& p) { return pieces(p, config, prefix); },
-          .plain_name = names.plain,
+          .pieces =
+              [config, prefix](const Parameter& p) {
+                std::vector<Piece> all = pieces(p, config, prefix);
+                for (Piece& piece : all) piece.name = name_in_body(config, piece.name);
+                return all;
+              },
+          .plain_name =
+              [config](const std::string& name) { return name_in_body(config, plain_name(config, name)); },
           .value = heads::as_in_folder(config.label),
           .as_ours = heads::as_learnt(config.label),
           .task_type = task_type,
           .has_conv1d = !names.is_transposed,
           .head = tied ? kHead : "",
-          .tied_to = tied ? names.embedding : ""};
+          .tied_to = tied ? name_in_body(config, names.embedding) : ""};
 }
 
 std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora) {

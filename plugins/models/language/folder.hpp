@@ -29,9 +29,15 @@ struct FolderPart {
   std::function<std::string(const std::string& name)> name;
 };
 
+// The heads with which a folder is of use; without any of them, too.
+enum class Heads {
+  kWords,   // a language model's
+  kLabels,  // that, or one for labels
+  kNone,    // any: nobody asks for it
+};
 // The configuration in config.json or an object in it. Throws an Error that names file, key and value where
-// the model is not one that we compute. may_have_labels: a head for labels is none of those; else it is.
-Config read_config(const hugging_face::ConfigFile& file, bool may_have_labels = false);
+// the model is not one that we compute, or has another head.
+Config read_config(const hugging_face::ConfigFile& file, Heads heads = Heads::kWords);
 nlohmann::json config_json(const Config& config);
 // What a task's option `objective` calls such labels.
 std::string objective_of(const heads::LabelForm& form);

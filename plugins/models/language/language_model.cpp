@@ -55,7 +55,7 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
   last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
   if (config_.label)
     add_label_head();
-  else if (!config_.tie_word_embeddings)
+  else if (!config_.tie_word_embeddings && !config_.is_headless)
     head_ = table(kHead, config_.vocab_size);
   adapters::add_lora(parameters(), lora, lora_targets(config_, place_.first_unit), layers_);
   if (config_.sliding_window > 0 && architecture_.has_local_positions)
@@ -309,6 +309,15 @@ at::Tensor LanguageModel::with_labels(
       {body(batch, {}, batch.target_rows, pass, nullptr)})[0];
 }
 
+at::Tensor LanguageModel::last_rows(const PackedBatch& batch, const std::vector<int64_t>& rows,
+                                    const ForwardPass& pass) const {
+  batch.check(architecture_.name);
+  return pass.run_once(
+      unit(0),
+      [&](const Tensors& in) { return Tensors{transformer::norm_rows(in[0], last_norm_).to(at::kFloat)}; },
+      {body(batch, {}, rows, pass, nullptr)})[0];
+}
+
 at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute,
                                  const Inserted& inserted) const {
   const at::NoGradGuard no_grad;
@@ -336,7 +345,9 @@ double LanguageModel::flops(const PackedBatch& batch) const {
     layers += 2 * static_cast<double>(batch.sequences.rows()) * width *
               (2 * queries + 2 * keys + (architecture_.gate ? 3 : 2) * inner);
   }
-  const int64_t outputs = config_.label ? config_.label->outputs() : config_.vocab_size;
+  const int64_t outputs = config_.is_headless ? 0
+                          : config_.label     ? config_.label->outputs()
+                                              : config_.vocab_size;
   const double head =
       2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(outputs);
   return 3 * (layers + head);

@@ -86,6 +86,10 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor with_labels(const PackedBatch& batch, const ForwardPass& pass,
                          const std::function<at::Tensor(const at::Tensor& outputs)>& then) const;
 
+  // What the last norm gives at these rows, ascending: (R, C) fp32. Differentiable.
+  at::Tensor last_rows(const PackedBatch& batch, const std::vector<int64_t>& rows,
+                       const ForwardPass& pass) const;
+
   // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
   at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,
                     const Inserted& inserted = {}) const;

@@ -11,6 +11,7 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/export_form.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/folder.hpp"
 #include "plugins/models/encoder/text_folder.hpp"
 
 namespace pipeline::sentence_encoder {
@@ -90,10 +91,10 @@ Pooling read_pooling(const fs::path& folder) {
 
 void read_projection(const fs::path& folder, Config& config) {
   const ConfigFile file((folder / "config.json").string());
-  int64_t in = config.encoder.hidden_size;
+  int64_t in = config.pooled_width();
   file.read("in_features", in);
-  if (in != config.encoder.hidden_size)
-    file.fail("in_features", concat("must be the width of the encoder (", config.encoder.hidden_size, ")"));
+  if (in != config.pooled_width())
+    file.fail("in_features", concat("must be the width of the encoder (", config.pooled_width(), ")"));
   file.read("out_features", config.projection_dim);
   if (config.projection_dim <= 0) file.fail_missing("out_features", "must be the width of vectors");
   file.read("bias", config.projection_has_bias);
@@ -105,6 +106,11 @@ void read_projection(const fs::path& folder, Config& config) {
 }
 
 void take_encoder(Folder& folder) {
+  if (!encoder::is_encoder_folder(folder.encoder)) {
+    folder.config.language =
+        language::read_config(ConfigFile((folder.encoder / "config.json").string()), language::Heads::kNone);
+    return;
+  }
   encoder::EncoderFolder read = encoder::read_encoder_folder(folder.encoder);
   folder.config.kind = std::move(read.kind);
   folder.config.encoder = std::move(read.config);
@@ -183,7 +189,7 @@ void read_text_rules(const fs::path& path, Folder& folder) {
 
 // The parameters that are in the encoder's folder, or those of the projection.
 hugging_face::NameMap name_map(const Config& config, bool is_projection, int64_t more_tokens = 0) {
-  const Architecture& row = config.row();
+  const Architecture& row = config.row();  // of no use where there is a language model
   return {.pieces =
               [&row, is_projection, more_tokens](const Parameter& parameter) {
                 const bool is_own = parameter.name.starts_with(kProjection);
@@ -212,7 +218,7 @@ ordered_json modules_json(const Config& config) {
 }
 
 ordered_json pooling_json(const Config& config) {
-  ordered_json values{{"word_embedding_dimension", config.encoder.hidden_size}};
+  ordered_json values{{"word_embedding_dimension", config.pooled_width()}};
   for (const auto& [key, number] : kFlags)
     values[key] = number >= 0 && kPoolings.at(static_cast<size_t>(number)).second == config.pooling;
   values["include_prompt"] = true;
@@ -259,16 +265,20 @@ Folder import_model(const fs::path& path, SentenceEncoder& model) {
   Folder folder = read_folder(path);
   const Config& theirs = folder.config;
   hugging_face::Differences differences;
-  differences.compare("task.model.kind", ours.kind, theirs.kind);
-  if (ours.kind == theirs.kind) ours.row().compare("task.model.", ours.encoder, theirs.encoder, differences);
+  if (!ours.language) {
+    differences.compare("task.model.kind", ours.kind, theirs.kind);
+    if (ours.kind == theirs.kind)
+      ours.row().compare("task.model.", ours.encoder, theirs.encoder, differences);
+  }
   const bool begins_projection = folder.projection.empty() && ours.projection_dim > 0;
   if (!folder.projection.empty()) {
     differences.compare("task.model.projection_dim", ours.projection_dim, theirs.projection_dim);
     differences.compare("task.model.projection_bias", ours.projection_has_bias, theirs.projection_has_bias);
   }
   differences.raise(path.string());
-  const int64_t more = theirs.encoder.vocab_size - ours.encoder.vocab_size;
-  hugging_face::import_weights(folder.encoder.string(), model.parameters(), name_map(ours, false, more));
+  if (!ours.language)
+    hugging_face::import_weights(folder.encoder.string(), model.parameters(),
+                                 name_map(ours, false, theirs.encoder.vocab_size - ours.encoder.vocab_size));
   if (ours.projection_dim > 0 && !begins_projection)
     hugging_face::import_weights(folder.projection.string(), model.parameters(), name_map(ours, true));
   return folder;
@@ -282,17 +292,21 @@ std::string kept_weights(const Folder& folder, const SentenceEncoder& model) {
 std::vector<std::string> export_model(const fs::path& path, const SentenceEncoder& model,
                                       const TextRules& rules, const hugging_face::FolderTexts& texts) {
   const Config& config = model.config();
-  const Architecture& row = config.row();
-  const hugging_face::Came came = hugging_face::came_from(texts, {row.type});
-  const hugging_face::NameMap map = name_map(config, false);
-  const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
-  hugging_face::export_weights(path.string(), model.parameters(), map, {}, form);
-  hugging_face::write_config(path.string(), encoder::kept_config(row, config.encoder, came.config), form);
+  std::vector<std::string> notes;
+  if (!config.language) {
+    const Architecture& row = config.row();
+    const hugging_face::Came came = hugging_face::came_from(texts, {row.type});
+    const hugging_face::NameMap map = name_map(config, false);
+    const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
+    hugging_face::export_weights(path.string(), model.parameters(), map, {}, form);
+    hugging_face::write_config(path.string(), encoder::kept_config(row, config.encoder, came.config), form);
+    notes = hugging_face::notes_of(form);
+  }
   write_json(path / kModules, modules_json(config));
   write_json(path / "1_Pooling" / "config.json", pooling_json(config));
   if (config.projection_dim > 0) {
     write_json(path / "2_Dense" / "config.json",
-               {{"in_features", config.encoder.hidden_size},
+               {{"in_features", config.pooled_width()},
                 {"out_features", config.projection_dim},
                 {"bias", config.projection_has_bias},
                 {"activation_function", config.projection_is_tanh ? kTanh : kIdentity}});
@@ -300,7 +314,7 @@ std::vector<std::string> export_model(const fs::path& path, const SentenceEncode
   }
   write_json(path / kText, {{"max_seq_length", rules.max_tokens}, {"do_lower_case", false}});
   write_json(path / kPrompts, prompts_json(rules, texts));
-  return hugging_face::notes_of(form);
+  return notes;
 }
 
 }  // namespace pipeline::sentence_encoder

@@ -15,7 +15,7 @@ namespace pipeline::sentence_encoder {
 struct Folder {
   Config config;                              // with mean pooling where there is no modules.json
   std::filesystem::path encoder, projection;  // folders within it; the latter empty: none
-  bool is_encoder_alone = true;               // without modules.json
+  bool is_encoder_alone = true;               // or a language model: without modules.json
   std::optional<int64_t> max_tokens;          // of a text, if the folder says it
   std::filesystem::path max_tokens_file;      // then: which file
   std::string query_prompt, passage_prompt;   // those named query and document, else the default
@@ -24,8 +24,9 @@ struct Folder {
 // Throws an Error that names file, key and value of what we do not compute.
 Folder read_folder(const std::filesystem::path& path);
 
-// From now on the model starts from the folder's weights; its projection as a new model's where the folder
-// has the encoder alone. Ours may have fewer or more tokens at the end. Gives back what was read.
+// From now on the model starts from the folder's weights, but for a language model, which its own functions
+// import and write; its projection as a new model's where the folder has the encoder alone. Ours may have
+// fewer or more tokens at the end. Gives back what was read.
 Folder import_model(const std::filesystem::path& path, SentenceEncoder& model);
 
 // What is kept of the encoder's weights for an export; see hugging_face::kept_weights().
@@ -35,7 +36,8 @@ struct TextRules {
   int64_t max_tokens;
   std::string query_prompt, passage_prompt;
 };
-// Writes what sentence-transformers and transformers load, but for the tokenizer. The folder must exist.
+// Writes what sentence-transformers and transformers load, but for the tokenizer, and for a language model.
+// The folder must exist.
 // `came`: see language::export_model(), also for what is given back.
 std::vector<std::string> export_model(const std::filesystem::path& path, const SentenceEncoder& model,
                                       const TextRules& rules, const hugging_face::FolderTexts& came = {});

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "hugging_face/config_file.hpp"
+#include "language/folder.hpp"
 #include "transformer/blocks.hpp"
 
 namespace pipeline::sentence_encoder {
@@ -20,23 +21,28 @@ at::Tensor of_length_1(const at::Tensor& x) {
 }
 
 void Config::check() const {
-  row().check(encoder);
+  language ? language->check() : row().check(encoder);
   hugging_face::check_range("projection_dim", projection_dim, 0, encoder::kMostWidth);
 }
 
-SentenceEncoder::SentenceEncoder(const Config& config, ParameterRegistry::Rule rule) : config_(config) {
+SentenceEncoder::SentenceEncoder(const Config& config, const adapters::LoraOptions& lora) : config_(config) {
   config_.check();
-  registry_->set_rule(std::move(rule));
-  encoder_.emplace(config_.row(), config_.encoder, *registry_);
+  if (config_.language) {
+    language_ = language::make_adapted(*config_.language, lora);
+    registry_ = language_->place().registry;
+  } else {
+    encoder_.emplace(config_.row(), config_.encoder, *registry_);
+  }
   if (config_.projection_dim == 0) return;
-  const int64_t width = config_.encoder.hidden_size;
-  const double deviation = config_.encoder.initializer_range;
+  const int64_t width = config_.pooled_width();
+  const double deviation =
+      language_ ? config_.language->initializer_range : config_.encoder.initializer_range;
+  const uint32_t unit = projection_unit();
   projection_ =
       config_.projection_has_bias
-          ? transformer::add_linear(*registry_, "projection", width, config_.projection_dim,
-                                    encoder_->units(), deviation)
+          ? transformer::add_linear(*registry_, "projection", width, config_.projection_dim, unit, deviation)
           : transformer::Linear{transformer::add_matrix(*registry_, "projection", width,
-                                                        config_.projection_dim, encoder_->units(), deviation),
+                                                        config_.projection_dim, unit, deviation),
                                 {}};
 }
 
@@ -52,6 +58,13 @@ at::Tensor SentenceEncoder::pooled(const at::Tensor& rows, const transformer::Ra
   return transformer::linear(transformer::to_device(shares, rows.device()), {rows.to(at::kFloat), {}});
 }
 
+at::Tensor SentenceEncoder::last_layer(const transformer::PackedBatch& texts,
+                                       const std::vector<int64_t>& rows, const ForwardPass& pass) const {
+  if (language_) return language_->last_rows(texts, rows, pass);
+  return transformer::run_layers(encoder_->layers(), encoder_->embedded(texts.tokens, texts.positions, pass),
+                                 encoder_->layer_pass(texts.sequences), pass, *registry_, rows);
+}
+
 at::Tensor SentenceEncoder::vectors(const transformer::PackedBatch& texts, const ForwardPass& pass) const {
   const transformer::Ragged& rows = texts.sequences;
   std::vector<int64_t> wanted(static_cast<size_t>(rows.rows()));
@@ -61,12 +74,9 @@ at::Tensor SentenceEncoder::vectors(const transformer::PackedBatch& texts, const
     for (int64_t text = 0; text < rows.sequences(); ++text)
       wanted.push_back(config_.pooling == Pooling::kFirst ? rows.start(text) : rows.start(text + 1) - 1);
   }
-  const at::Tensor out =
-      transformer::run_layers(encoder_->layers(), encoder_->embedded(texts.tokens, texts.positions, pass),
-                              encoder_->layer_pass(rows), pass, *registry_, wanted);
-  at::Tensor x = pooled(out, rows);
+  at::Tensor x = pooled(last_layer(texts, wanted, pass), rows);
   if (projection_.weight.defined())
-    x = pass.run_once(encoder_->units(),
+    x = pass.run_once(projection_unit(),
                       [&](const Tensors& in) {
                         const at::Tensor y =
                             transformer::linear(in[0].to(pass.compute), projection_).to(at::kFloat);
@@ -77,7 +87,7 @@ at::Tensor SentenceEncoder::vectors(const transformer::PackedBatch& texts, const
 }
 
 double SentenceEncoder::flops(const transformer::PackedBatch& texts) const {
-  return encoder_->flops(texts.sequences);
+  return language_ ? language_->flops(texts) : encoder_->flops(texts.sequences);
 }
 
 }  // namespace pipeline::sentence_encoder

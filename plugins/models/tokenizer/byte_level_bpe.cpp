@@ -76,6 +76,7 @@ ByteLevelBpe::ByteLevelBpe(Vocabulary vocabulary, Files files)
       .vocab_size = static_cast<int32_t>(all.tokens.size()),
       .eot = end_of_text(all),  // eos_token of tokenizer_config.json, else one of those two
       .bos = all.begin_of_text,
+      .added_end = all.added_end,
       .adds_bos = all.adds_begin_of_text,
       .fingerprint = fingerprint_of(all),
       .no_eot = std::string("the tokenizer has no end of text: tokenizer_config.json names no eos_token, ") +

@@ -103,6 +103,7 @@ class CharacterBpe final : public Pieces {
       return id >= 0 && is_special[static_cast<size_t>(id)] ? id : -1;
     };
     adds_begin = !first.empty();
+    adds_end = !last.empty();
     begin = special(adds_begin ? first : "<s>");  // "<s>" and "</s>" are transformers' for Llama
     end = special(last.empty() ? "</s>" : last);
     for (const auto& [token, id] : {std::pair(first, begin), {last, end}})

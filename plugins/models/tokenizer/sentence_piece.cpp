@@ -153,6 +153,8 @@ struct SentencePiece::State {
     config.require("add_bos_token", {true, false});
     const json& adds = config.get("add_bos_token");
     adds_bos = bos >= 0 && (adds.is_null() ? pieces->adds_begin : adds == true);
+    if (file == kTokenizerJson ? pieces->adds_end : config.get("add_eos_token") == true)
+      added_end = file == kTokenizerJson ? pieces->end : eot;
     Fingerprint hash;
     hash.add(read_from.content);
     for (const AddedTokens::Token& token : added.all()) {
@@ -222,7 +224,7 @@ struct SentencePiece::State {
   std::map<int32_t, Matching> matching;
   TextPlace after_special;
   AddedTokens added;
-  int32_t eot = -1, bos = -1;
+  int32_t eot = -1, bos = -1, added_end = -1;
   bool adds_bos = false, lowers = false;
   uint64_t fingerprint = 0;
 };
@@ -265,6 +267,7 @@ SentencePiece::SentencePiece(const NamedFiles& files)
   facts_ = {.vocab_size = static_cast<int32_t>(state_->tokens.size()),
             .eot = state_->eot,
             .bos = state_->bos,
+            .added_end = state_->added_end,
             .adds_bos = state_->adds_bos,
             .after_special = state_->after_special,
             .fingerprint = state_->fingerprint,

@@ -32,7 +32,7 @@ struct Pieces {
   std::map<int32_t, Matching> matching;         // of special tokens, where it is not the usual one
   int32_t unknown = -1, begin = -1, end = -1;   // ids; -1: none
   bool adds_space = true;                       // before a text that starts
-  bool adds_begin = true;                       // before each text that Hugging Face's encode() is given
+  bool adds_begin = true, adds_end = false;     // around each text that Hugging Face's encode() is given
   TextPlace after_special = TextPlace::kStart;  // where a text stands that follows a special token
 
  protected:

@@ -111,6 +111,10 @@ class Tokenizer {
   // it before every text.
   std::optional<int32_t> bos() const { return facts_.bos >= 0 ? std::optional(facts_.bos) : std::nullopt; }
   bool adds_bos() const { return facts_.adds_bos; }
+  // What it puts behind every text, if anything; need not be eot().
+  std::optional<int32_t> added_end() const {
+    return facts_.added_end >= 0 ? std::optional(facts_.added_end) : std::nullopt;
+  }
 
   // Where a text stands that follows a special token, or a picture in its place, as Hugging Face's tokenizer
   // of the same files takes it.
@@ -134,7 +138,7 @@ class Tokenizer {
  protected:
   // What those functions say, which a constructor fills in; ids: -1: none.
   struct Facts {
-    int32_t vocab_size = 0, eot = -1, bos = -1;
+    int32_t vocab_size = 0, eot = -1, bos = -1, added_end = -1;
     bool adds_bos = false;
     TextPlace after_special = TextPlace::kWithin;
     uint64_t fingerprint = 0;

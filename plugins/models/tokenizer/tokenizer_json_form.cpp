@@ -139,7 +139,7 @@ Vocabulary parse_object(const Section& file) {
                            ", which is not among the added_tokens");
     return id;
   };
-  if (!end.empty()) vocabulary.end_of_text = added(end);
+  if (!end.empty()) vocabulary.added_end = vocabulary.end_of_text = added(end);
   if (begin.empty()) return vocabulary;
   vocabulary.begin_of_text = added(begin);
   vocabulary.adds_begin_of_text = true;

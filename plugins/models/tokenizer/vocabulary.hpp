@@ -43,6 +43,7 @@ struct Vocabulary {
   int32_t end_of_text = -1;
   int32_t begin_of_text = -1;
   bool adds_begin_of_text = false;  // before each text that Hugging Face's encode() is given
+  int32_t added_end = -1;           // behind each of them
 
   // CLIP's: texts become lower case, white space is no part of any piece, and what ends a piece is another
   // token than the same bytes within. Files write it "cat</w>"; its bytes here are those and a space.

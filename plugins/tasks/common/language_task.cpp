@@ -68,19 +68,20 @@ tokenizer::TrainingTexts training_texts(const messages::StoredTexts& texts, int6
 std::optional<language::Config> read_language_model(const tokenizer::TokenizerOptions& tokenizer,
                                                     const language::LanguageOptions& language,
                                                     const fs::path& init_from, const ModelOptions& say,
-                                                    bool may_have_labels) {
+                                                    language::Heads heads) {
   tokenizer::check_tokenizer(say, tokenizer.path);
   const auto tell_adapter = [&](const language::Config& model) {
     adapters::tell_adapter(say, "language.lora.", language::adapted_model(model), language.lora,
                            init_from.string());
   };
   if (init_from.empty()) {
-    if (!language.lora.init_from.empty()) tell_adapter(language.model({}));
+    language::Config model = language.model({});
+    model.is_headless = heads == language::Heads::kNone;
+    if (!language.lora.init_from.empty()) tell_adapter(model);
     return std::nullopt;
   }
   const fs::path file = init_from / "config.json";
-  const language::Config theirs =
-      language::read_config(hugging_face::ConfigFile(file.string()), may_have_labels);
+  const language::Config theirs = language::read_config(hugging_face::ConfigFile(file.string()), heads);
   hugging_face::check_weights(init_from.string());
   language::tell_options(say, "language.", file, theirs, language);
   tell_adapter(theirs);

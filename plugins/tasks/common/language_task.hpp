@@ -93,7 +93,23 @@ tokenizer::TrainingTexts training_texts(const messages::StoredTexts& texts, int6
 std::optional<language::Config> read_language_model(const tokenizer::TokenizerOptions& tokenizer,
                                                     const language::LanguageOptions& language,
                                                     const std::filesystem::path& init_from,
-                                                    const ModelOptions& say, bool may_have_labels = false);
+                                                    const ModelOptions& say,
+                                                    language::Heads heads = language::Heads::kWords);
+
+// Of a task whose option `family` is "language" or "encoder": refuses options of the one that it is not,
+// which are `group` in the table `table`.
+template <class Group>
+void refuse_other_family(const ConfigErrors& errors, bool is_language, const std::string& table,
+                         Group group) {
+  const auto [family, other] =
+      is_language ? std::pair("language", "encoder") : std::pair("encoder", "language");
+  Options options;
+  group.describe(options);
+  for (const std::string& key : options.keys())
+    if (const std::string full = concat(table, ".", key); errors.is_set(full))
+      errors(full, concat("is of no use with task.family = \"", family, "\": set task.family = \"", other,
+                          "\", or leave it out"));
+}
 
 // The model starts as the folder's, and the tokenizer carries what lies beside its weights. The log has what
 // became of tokens that one of the two lacks, and that a head for labels is new where neither the folder nor

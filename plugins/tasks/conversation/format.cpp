@@ -106,10 +106,10 @@ std::optional<language::Config> read_folder(const TemplateOptions& chat,
                                             const tokenizer::TokenizerOptions& tokenizer,
                                             const language::LanguageOptions& language, int64_t new_tokens,
                                             const std::filesystem::path& init_from, const ModelOptions& say,
-                                            bool may_have_labels) {
+                                            language::Heads heads) {
   if (const std::string problem = TemplateOptions::problem_of(chat.chat_template); !problem.empty())
     say.problem("chat.template", problem);
-  const auto theirs = common::read_language_model(tokenizer, language, init_from, say, may_have_labels);
+  const auto theirs = common::read_language_model(tokenizer, language, init_from, say, heads);
   if (!theirs) return theirs;
   const std::filesystem::path file = init_from / "config.json";
   int64_t tokens = chat.max_tokens;

@@ -51,7 +51,7 @@ std::optional<language::Config> read_folder(const TemplateOptions& chat,
                                             const tokenizer::TokenizerOptions& tokenizer,
                                             const language::LanguageOptions& language, int64_t new_tokens,
                                             const std::filesystem::path& init_from, const ModelOptions& say,
-                                            bool may_have_labels = false);
+                                            language::Heads heads = language::Heads::kWords);
 
 // The template that the options name, or the tokenizer's own. The tokenizer carries it from then on. The log
 // has what it makes of answers. [main]

@@ -2,7 +2,9 @@
 
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/folder.hpp"
 #include "plugins/models/sentence_encoder/folder.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::embedding {
 
@@ -10,8 +12,15 @@ namespace fs = std::filesystem;
 using sentence_encoder::kPoolings;
 
 void EmbeddingConfig::validate(const ConfigErrors& errors) const {
-  model.require_positions(errors, "text.max_tokens", text.max_tokens);
-  const int64_t width = model.projection_dim > 0 ? model.projection_dim : model.encoder.hidden_size;
+  if (is_language()) {
+    language.require_positions(errors, "text.max_tokens", text.max_tokens);
+    common::refuse_other_family(errors, true, "model",
+                                static_cast<const encoder::TextEncoderOptions&>(model));
+  } else {
+    model.require_positions(errors, "text.max_tokens", text.max_tokens);
+    common::refuse_other_family(errors, false, "language", language);
+  }
+  const int64_t width = encoder({1, 0, 0}).width();
   for (const int64_t dimensions : loss.matryoshka)
     if (dimensions < 1 || dimensions > width || std::ranges::count(loss.matryoshka, dimensions) > 1)
       errors("loss.matryoshka",
@@ -29,25 +38,35 @@ void EmbeddingConfig::validate(const ConfigErrors& errors) const {
     errors("data.positive_column", concat("is task.data.query_column, too (\"", query_column(), "\")"));
 }
 
-sentence_encoder::Config EmbeddingConfig::encoder(int64_t tokens) const {
+sentence_encoder::Config EmbeddingConfig::encoder(const language::VocabularyOf& tokens) const {
   sentence_encoder::Config config{.kind = model.kind,
-                                  .encoder = model.of(tokens),
+                                  .encoder = model.of(tokens.size),
                                   .projection_dim = model.projection_dim,
                                   .projection_has_bias = model.projection_bias,
                                   .projection_is_tanh = model.projection_activation == "tanh",
                                   .normalizes = model.normalize};
   for (const auto& [name, pooling] : kPoolings)
-    if (model.pooling == name) config.pooling = pooling;
+    if (this->pooling() == name) config.pooling = pooling;
+  if (!is_language()) return config;
+  config.language = language.model(tokens);
+  config.language->is_headless = true;
   return config;
 }
 
 void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& init_from,
                                  const ModelOptions& say) {
-  tokenizer::check_tokenizer(say, config.tokenizer.path);
-  if (init_from.empty()) return;
-  const sentence_encoder::Folder folder = sentence_encoder::read_folder(init_from);
+  std::optional<sentence_encoder::Folder> read;
+  if (!init_from.empty()) read = sentence_encoder::read_folder(init_from);
+  if (read ? read->config.language.has_value() : config.is_language())
+    common::read_language_model(config.tokenizer, config.language, read ? read->encoder : init_from, say,
+                                language::Heads::kNone);
+  else
+    tokenizer::check_tokenizer(say, config.tokenizer.path);
+  if (!read) return;
+  const sentence_encoder::Folder& folder = *read;
   const sentence_encoder::Config& theirs = folder.config;
-  config.model.tell(say, {theirs.kind, theirs.encoder}, folder.encoder);
+  say("family", std::string(theirs.language ? "language" : "encoder"), folder.encoder / "config.json");
+  if (!theirs.language) config.model.tell(say, {theirs.kind, theirs.encoder}, folder.encoder);
   if (!folder.is_encoder_alone) {
     const hugging_face::FolderOptions parts(say, "model.", init_from / "modules.json");
     for (const auto& [name, pooling] : kPoolings)
@@ -59,7 +78,8 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
       parts("projection_activation", std::string(theirs.projection_is_tanh ? "tanh" : "none"));
     }
   }
-  const int64_t positions = theirs.row().most_tokens(theirs.encoder);
+  const int64_t positions =
+      theirs.language ? theirs.language->max_position_embeddings : theirs.row().most_tokens(theirs.encoder);
   const int64_t most = folder.max_tokens.value_or(config.text.max_tokens);
   if (!say.is_set("text.max_tokens"))
     say("text.max_tokens", std::min(most, positions),
@@ -67,6 +87,7 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
   for (const auto& [key, prompt] : {std::pair("text.query_prompt", &folder.query_prompt),
                                     {"text.passage_prompt", &folder.passage_prompt}})
     if (!prompt->empty()) say(key, *prompt, init_from / "config_sentence_transformers.json");
+  if (theirs.language) return;
   tokenizer::follow_tokenizer(say, folder.encoder, say.is_set("tokenizer.path"));
   hugging_face::check_weights(folder.encoder.string());
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "language/options.hpp"
 #include "plugins/data/records/pair_source.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/models/encoder/text_options.hpp"
@@ -58,15 +59,16 @@ struct DataOptions : sources::SplitOptions {
 };
 
 struct ModelConfig : encoder::TextEncoderOptions {
-  std::string pooling = "mean", projection_activation = "none";
+  std::string pooling, projection_activation = "none";
   int64_t projection_dim = 0;
   bool projection_bias = true, normalize = true;
 
   void describe(Options& o) {
     TextEncoderOptions::describe(o);
     o("pooling", pooling,
-      "which tokens of the last layer become the vector: the mean of all, the first, or the last")
-        .choices({"mean", "cls", "lasttoken"})
+      "which tokens of the last layer become the vector: the mean of all, the first, or the last; empty: the "
+      "mean, of a language model the last")
+        .choices({"", "mean", "cls", "lasttoken"})
         .follows();
     o("projection_dim", projection_dim, "width of a linear layer behind it; 0: there is none")
         .min(0)
@@ -115,25 +117,32 @@ struct PredictOptions {
 };
 
 struct EmbeddingConfig {
-  std::string objective = "ranking";
+  std::string objective = "ranking", family = "encoder";
   DataOptions data;
   ModelConfig model;
   TextOptions text;
   LossConfig loss;
   PredictOptions predict;
   tokenizer::TokenizerOptions tokenizer;
+  language::LanguageOptions language;
 
   void describe(Options& o) {
     o("objective", objective,
       "ranking: the text that belongs to a query is to be nearer than all others of the step (InfoNCE); "
       "similarity: of two pairs, the one with the higher score (CoSENT)")
         .choices({"ranking", "similarity"});
+    o("family", family,
+      "encoder: BERT and its kin, [task.model]; language: a causal language model without its output head, "
+      "[task.language]")
+        .choices({"encoder", "language"})
+        .of_model();
     o.group("data", data);
     o.group("model", model);
     o.group("text", text);
     o.group("loss", loss);
     o.group("predict", predict);
     o.group("tokenizer", tokenizer);
+    o.group("language", language);
   }
   void validate(const ConfigErrors& errors) const;
 
@@ -146,8 +155,11 @@ struct EmbeddingConfig {
   }
   // Texts of a row of outputs that are negatives.
   int64_t negatives() const { return data.negative_column.empty() ? 0 : data.negatives; }
-  // `tokens`: how many the tokenizer has.
-  sentence_encoder::Config encoder(int64_t tokens) const;
+  bool is_language() const { return family == "language"; }
+  std::string pooling() const {
+    return !model.pooling.empty() ? model.pooling : is_language() ? "lasttoken" : "mean";
+  }
+  sentence_encoder::Config encoder(const language::VocabularyOf& tokens) const;
   sentence_encoder::LossOptions loss_options() const {
     return {.temperature = loss.temperature, .is_symmetric = loss.symmetric, .dimensions = loss.matryoshka};
   }

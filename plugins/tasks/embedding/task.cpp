@@ -105,7 +105,7 @@ void Embedding::open_data() {
 
 void Embedding::warn_of_cut_texts() const {
   uint64_t cut = 0, all = 0;
-  const int64_t most = config().text.max_tokens - (tokenizer()->adds_bos() ? 2 : 1);
+  const int64_t most = config().text.max_tokens - (tokenizer()->adds_bos() ? 1 : 0) - (end_of_text() ? 1 : 0);
   files::with_data_errors([&] {
     for (const stores::TokenStore& store : corpus_->training().stores())
       for (uint64_t i = 0; i < store.size(); ++i) {
@@ -127,8 +127,11 @@ void Embedding::warn_of_cut_texts() const {
 }
 
 std::shared_ptr<sentence_encoder::SentenceEncoder> Embedding::build_model() {
-  common::require_padding(config().model.padding(), tokenizer(), errors(), "model.kind");
-  return std::make_shared<sentence_encoder::SentenceEncoder>(config().encoder(tokenizer()->vocab_size()));
+  if (!config().is_language())
+    common::require_padding(config().model.padding(), tokenizer(), errors(), "model.kind");
+  return std::make_shared<sentence_encoder::SentenceEncoder>(
+      config().encoder({tokenizer()->vocab_size(), tokenizer().own_tokens().begin, tokenizer()->eot()}),
+      config().language.lora);
 }
 
 sentence_encoder::RankingLoss& Embedding::ranking() const {
@@ -136,13 +139,21 @@ sentence_encoder::RankingLoss& Embedding::ranking() const {
   return *ranking_;
 }
 
+// Around an encoder's text are those that its layers expect, around a language model's what its tokenizer
+// puts there.
+std::optional<int64_t> Embedding::end_of_text() const {
+  if (config().is_language()) return tokenizer()->added_end();
+  return tokenizer()->eot();
+}
+
 // Special tokens around a text, which is cut where it is too long.
 std::vector<int64_t> Embedding::framed(std::vector<int64_t> tokens) const {
   const auto begin = tokenizer()->adds_bos() ? tokenizer()->bos() : std::nullopt;
-  const int64_t room = config().text.max_tokens - (begin ? 2 : 1);
+  const auto end = end_of_text();
+  const int64_t room = config().text.max_tokens - (begin ? 1 : 0) - (end ? 1 : 0);
   if (static_cast<int64_t>(tokens.size()) > room) tokens.resize(static_cast<size_t>(room));
   if (begin) tokens.insert(tokens.begin(), *begin);
-  tokens.push_back(tokenizer()->eot());
+  if (end) tokens.push_back(*end);
   return tokens;
 }
 
@@ -238,13 +249,18 @@ at::Tensor Embedding::outputs(const EmbeddingBatch& batch) {
 
 void Embedding::import_model(const fs::path& path) {
   const sentence_encoder::Folder folder = sentence_encoder::import_model(path, model());
+  auto* const language = model().language();
   tokenizer().require_path(path);
   if (folder.is_encoder_alone)
-    context().info("weights    of ", path.string(), ", an encoder: vectors are ", config().model.pooling,
-                   "-pooled", config().model.normalize ? " and of length 1" : "",
+    context().info("weights    of ", path.string(), language ? ", a language model" : ", an encoder",
+                   ": vectors are ", config().pooling(), "-pooled",
+                   config().model.normalize ? " and of length 1" : "",
                    config().model.projection_dim > 0 ? ", and the layer behind is new" : "");
-  common::take_encoder_texts(folder.encoder, context(), folder.config.encoder.vocab_size,
-                             sentence_encoder::kept_weights(folder, model()), tokenizer());
+  if (language)
+    common::import_language_model(folder.encoder, context(), config().language.lora, *language, tokenizer());
+  else
+    common::take_encoder_texts(folder.encoder, context(), folder.config.encoder.vocab_size,
+                               sentence_encoder::kept_weights(folder, model()), tokenizer());
   tokenizer().replace(tokenizer()->with(
       files::with_data_errors([&] { return tokenizer::files_of(path, tokenizer::kSentenceModelFiles); })));
 }
@@ -254,6 +270,12 @@ void Embedding::export_model(const fs::path& folder) {
   for (const std::string& note : sentence_encoder::export_model(
            folder, model(), {text.max_tokens, text.query_prompt, text.passage_prompt}, tokenizer()->files()))
     context().info(note);
+  if (const auto* const language = model().language()) {
+    const adapters::LoraOptions& lora = config().language.lora;
+    common::export_language_model(folder, context(), lora, *language, tokenizer());
+    if (!lora.exports_adapter()) common::choose_padding(folder, tokenizer(), std::nullopt, context());
+    return;
+  }
   tokenizer()->save(folder.string());
   common::frame_exported_texts(folder, tokenizer());
 }

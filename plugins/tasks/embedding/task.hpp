@@ -95,7 +95,9 @@ class Embedding : public common::TokenizerTask<
   Encoder encoder(bool is_collection) const;
   std::vector<int64_t> framed(std::vector<int64_t> tokens) const;
   void warn_of_cut_texts() const;
-  int64_t width() const { return config().encoder(/*tokens=*/1).width(); }
+  // What stands behind a text; nothing: a language model's tokenizer puts nothing there.
+  std::optional<int64_t> end_of_text() const;
+  int64_t width() const { return config().encoder({1, 0, 0}).width(); }
   sentence_encoder::RankingLoss& ranking() const;
   sentence_encoder::SimilarityLoss similarity() const { return {width(), config().loss_options()}; }
   // The rows of the loss of a batch whose samples all have a second text, from the vectors of its texts.

@@ -7,27 +7,9 @@
 
 namespace pipeline::tasks::labels {
 
-namespace {
-
-template <class Group>
-std::vector<std::string> keys_of(Group group) {
-  Options options;
-  group.describe(options);
-  return options.keys();
-}
-
-void refuse_other_family(const LabelsConfig& config, const ConfigErrors& errors) {
-  const std::string other = config.is_language() ? "encoder" : "language";
-  for (const std::string& key : config.is_language() ? keys_of(config.encoder) : keys_of(config.language))
-    if (const std::string full = concat(other, ".", key); errors.is_set(full))
-      errors(full, concat("is of no use with task.family = \"", config.family, "\": set task.family = \"",
-                          other, "\", or leave it out"));
-}
-
-}  // namespace
-
 void LabelsConfig::validate(const ConfigErrors& errors) const {
-  refuse_other_family(*this, errors);
+  is_language() ? common::refuse_other_family(errors, true, "encoder", encoder)
+                : common::refuse_other_family(errors, false, "language", language);
   if (is_language())
     language.require_positions(errors, "sequence.max_tokens", sequence.max_tokens);
   else
@@ -60,7 +42,7 @@ void LabelsConfig::read_model(const LabelsConfig& config, const std::filesystem:
     most = encoder::text_encoder(theirs.kind).most_tokens(theirs.config);
   } else {
     const auto theirs = common::read_language_model(config.tokenizer, config.language, init_from, say,
-                                                    /*may_have_labels=*/true);
+                                                    language::Heads::kLabels);
     if (!theirs) return;
     tell("family", std::string("language"));
     label = theirs->label ? theirs->label

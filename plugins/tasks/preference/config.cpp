@@ -51,13 +51,14 @@ void PreferenceConfig::read_model(const PreferenceConfig& config, const std::fil
   bool is_reward = config.preference.is_reward();
   if (!init_from.empty() && !is_reward && !say.is_set("preference.loss")) {
     const std::filesystem::path file = init_from / "config.json";
-    const auto label = language::read_config(hugging_face::ConfigFile(file.string()), true).label;
+    const auto label =
+        language::read_config(hugging_face::ConfigFile(file.string()), language::Heads::kLabels).label;
     is_reward = label && label->are_numbers;
     if (is_reward) say("preference.loss", std::string("reward"), file);
   }
-  const auto theirs =
-      conversation::read_folder(config.chat, config.tokenizer, config.language, config.generate.max_tokens,
-                                init_from, say, /*may_have_labels=*/is_reward);
+  const auto theirs = conversation::read_folder(
+      config.chat, config.tokenizer, config.language, config.generate.max_tokens, init_from, say,
+      is_reward ? language::Heads::kLabels : language::Heads::kWords);
   if (!is_reward || !theirs || !theirs->label) return;
   const auto padding = hugging_face::padding_of(init_from.string());
   say("preference.padding", padding.value_or(-1), init_from / "config.json");
