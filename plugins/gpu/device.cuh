@@ -61,6 +61,10 @@ __device__ inline ValueAndSlope times_logistic(float x, float t, float slope) {
   return {x * s, s + x * s * (1 - s) * slope};
 }
 // With t = 2 sqrt(2/pi) (x + 0.044715 x^3).
+__device__ inline ValueAndSlope gelu_exact(float x) {
+  const float below = 0.5f * erfcf(-0.7071067811865476f * x);
+  return {x * below, below + x * 0.3989422804014327f * expf(-0.5f * x * x)};
+}
 __device__ inline ValueAndSlope gelu_tanh(float x) {
   return times_logistic(x, x * (1.5957691216057308f + 0.07135481627f * x * x),
                         1.5957691216057308f + 0.21406444881f * x * x);

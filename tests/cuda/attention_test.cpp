@@ -36,12 +36,14 @@ TEST_P(Attention, OfSequencesOfAllLengths) {
 TEST_P(Attention, InAWindow) {
   for (const double softcap : {0, 2}) {  // flash attention takes no cap
     for (const int64_t window : {1, 5, 128}) {
-      AttentionLayout all = layout({1, 130, 7, 0, 300}, true);
-      all.window = window;
-      all.softcap = softcap;
-      all.scale = 0.2;
-      expect_same({values({all.queries.rows(), 6 * 64}, 1)},
-                  [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all); });
+      for (const bool causal : {true, false}) {
+        AttentionLayout all = layout({1, 130, 7, 0, 300}, causal);
+        all.window = window;
+        all.softcap = softcap;
+        all.scale = 0.2;
+        expect_same({values({all.queries.rows(), 6 * 64}, 1)},
+                    [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all); });
+      }
     }
   }
 }

@@ -72,7 +72,7 @@ TEST_P(Layers, Mlp) {
 // Llama's and Gemma's MLPs: RMS norm, no biases.
 TEST_P(Layers, GatedUnits) {
   for (const int64_t inner : {kInner, 2 * kWidth}) {
-    for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+    for (const Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kExactGelu}) {
       expect_same({values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth, 2 * inner}, 4) * 0.3,
                    values({inner, kWidth}, 6) * 0.3},
                   [&](const Tensors& t, at::ScalarType compute) {

@@ -68,7 +68,7 @@ class Heads {
       : layout_(layout), dropout_(dropout), width_(q.size(1) / layout.heads) {
     q_ = q.const_data_ptr<float>(), q_stride_ = q.stride(0);
     k_ = k.const_data_ptr<float>(), v_ = v.const_data_ptr<float>(), kv_stride_ = k.stride(0);
-    if (layout.causal)
+    if (layout.causal || layout.window_in_force() > 0)
       positions_ = layout.positions.empty() ? counting(layout.queries.longest()) : layout.positions.data();
     if (bias.numel() > 0) {
       bias_ = bias.const_data_ptr<float>();
@@ -109,6 +109,7 @@ class Heads {
         .q_stride = q_stride_,
         .kv_stride = kv_stride_,
         .positions = layout_.positions.empty() ? positions_ : at_offset(positions_, head.query_row),
+        .ahead = layout_.ahead(),
         .window = layout_.window_in_force(),
         .scale = static_cast<float>(layout_.scale_of(width_)),
         .softcap = static_cast<float>(layout_.softcap),

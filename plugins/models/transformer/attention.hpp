@@ -24,8 +24,8 @@ struct AttentionLayout {
   // attention: Ainslie et al., arXiv:2305.13245). 0: as many as heads.
   int64_t key_heads = 0;
   bool causal = true;
-  // Causal: a query sees so many keys, up to its own position; 0: all up to there (sliding-window attention:
-  // Beltagy et al., arXiv:2004.05150).
+  // A query sees so many keys, up to its own position, and, unless causal, as many from there on; 0: all
+  // (sliding-window attention: Beltagy et al., arXiv:2004.05150).
   int64_t window = 0;
   double scale = 0;    // of the products of queries and keys; 0: 1/sqrt(head width)
   double softcap = 0;  // scores s become softcap * tanh(s / softcap); 0: they stay
@@ -40,7 +40,9 @@ struct AttentionLayout {
   std::shared_ptr<UploadedLayout> uploaded = nullptr;  // by shared_by_layers()
 
   // The window, where any sequence is longer than it; else 0.
-  int64_t window_in_force() const { return causal && window > 0 && window < keys.longest() ? window : 0; }
+  int64_t window_in_force() const { return window > 0 && window < keys.longest() ? window : 0; }
+  // How many keys behind its own position a query sees, where it does not see all.
+  int64_t ahead() const { return causal ? 0 : window - 1; }
   int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }
   double scale_of(int64_t head_width) const {
     return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(head_width));

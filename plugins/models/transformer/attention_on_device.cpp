@@ -25,7 +25,7 @@ std::optional<std::vector<int64_t>> keys_seen(const AttentionLayout& layout) {
   std::vector<int64_t> seen;
   for (int64_t s = 0; s < layout.queries.sequences(); ++s) {
     seen.push_back(layout.keys.length(s));
-    if (!layout.causal || layout.positions.empty()) continue;
+    if ((!layout.causal && layout.window_in_force() == 0) || layout.positions.empty()) continue;
     const auto first = layout.positions.begin() + layout.queries.start(s),
                end = layout.positions.begin() + layout.queries.start(s + 1);
     if (first == end) continue;
@@ -72,7 +72,8 @@ struct Flash {
   Flash(const AttentionLayout& of, const Dropout& drop, at::Device device)
       : layout(shared_by_layers(of)), dropout(drop.active() ? drop.p : 0.0) {
     if (layout.scale != 0) scale = layout.scale;
-    if (const int64_t window = layout.window_in_force(); window > 0) before = window - 1, after = 0;
+    if (const int64_t window = layout.window_in_force(); window > 0)
+      before = window - 1, after = layout.ahead();
     // Computed again, this call must drop the same.
     if (drop.active()) seed_generator(at::globalContext().defaultGenerator(device), drop.key);
   }

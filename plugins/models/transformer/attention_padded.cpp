@@ -34,11 +34,16 @@ bool is_triangle(const AttentionLayout& layout) {
   return layout.causal && layout.positions.empty() && layout.window_in_force() == 0;
 }
 
+int64_t position_of(const AttentionLayout& layout, int64_t s, int64_t row) {
+  return layout.positions.empty() ? row - layout.queries.start(s)
+                                  : layout.positions[static_cast<size_t>(row)];
+}
+
 // One more than the last key that the query in this row of sequence s sees; all before it but for a window.
 int64_t seen_by(const AttentionLayout& layout, int64_t s, int64_t row) {
-  if (!layout.causal) return layout.keys.length(s);
-  return 1 + (layout.positions.empty() ? row - layout.queries.start(s)
-                                       : layout.positions[static_cast<size_t>(row)]);
+  const int64_t all = layout.keys.length(s);
+  if (!layout.causal && layout.window_in_force() == 0) return all;
+  return std::min(all, position_of(layout, s, row) + 1 + layout.ahead());
 }
 
 // How many keys of sequence s any of its queries sees. The rows behind them may hold anything, as those of a
@@ -90,20 +95,26 @@ std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t limi
 // itself in a triangle. A place without a query sees one, so that nothing becomes NaN.
 at::Tensor mask_of(const Rectangle& rectangle, const AttentionLayout& layout, at::Device device) {
   if (is_triangle(layout)) return {};
-  std::vector<int64_t> seen;
+  const int64_t window = layout.window_in_force();
+  std::vector<int64_t> seen, first;
   bool all = true;
   for (const int64_t s : rectangle.sequences) {
     for (int64_t i = 0; i < rectangle.queries; ++i) {
       const bool is_query = i < layout.queries.length(s);
       seen.push_back(is_query ? std::max<int64_t>(1, seen_by(layout, s, layout.queries.start(s) + i)) : 1);
-      all = all && layout.window_in_force() == 0 && (!is_query || seen.back() == rectangle.keys);
+      first.push_back(
+          is_query && window > 0
+              ? std::max<int64_t>(0, position_of(layout, s, layout.queries.start(s) + i) + 1 - window)
+              : 0);
+      all = all && window == 0 && (!is_query || seen.back() == rectangle.keys);
     }
   }
   if (all) return {};
-  const at::Tensor counts = to_device(seen, device).view({rectangle.count(), rectangle.queries, 1});
-  const at::Tensor keys = at::arange(rectangle.keys, counts.options());
-  const int64_t window = layout.window_in_force();
-  return window == 0 ? keys.lt(counts) : keys.lt(counts).logical_and_(keys.ge(counts - window));
+  const auto bounds = [&](const std::vector<int64_t>& of_queries) {
+    return to_device(of_queries, device).view({rectangle.count(), rectangle.queries, 1});
+  };
+  const at::Tensor ends = bounds(seen), keys = at::arange(rectangle.keys, ends.options());
+  return window == 0 ? keys.lt(ends) : keys.lt(ends).logical_and_(keys.ge(bounds(first)));
 }
 
 constexpr int64_t kNowhere = -1;

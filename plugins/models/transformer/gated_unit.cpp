@@ -36,13 +36,15 @@ class GatedUnit : public torch::autograd::Function<GatedUnit> {
   }
 };
 
+const char* gelu_form(Gate gate) { return gate == Gate::kGelu ? "tanh" : "none"; }
+
 at::Tensor value_by_torch(const at::Tensor& g, Gate gate) {
-  return gate == Gate::kSilu ? at::silu(g) : at::gelu(g, "tanh");
+  return gate == Gate::kSilu ? at::silu(g) : at::gelu(g, gelu_form(gate));
 }
 
 // d gate(g), from that of gate(g).
 at::Tensor gradient_by_torch(const at::Tensor& d, const at::Tensor& g, Gate gate) {
-  if (gate == Gate::kGelu) return at::gelu_backward(d, g, "tanh");
+  if (gate != Gate::kSilu) return at::gelu_backward(d, g, gelu_form(gate));
   const at::Tensor open = at::sigmoid(g);
   return d * (open + g * open * (1 - open));
 }

@@ -21,14 +21,14 @@ struct One {
   at::Tensor q, k, v;
   double scale;
   bool causal;
-  int64_t before;   // causal: how many keys before its own a query sees; below 0: all
-  at::Tensor kept;  // (n, m), 0 or what dropout scales by; undefined: all are kept
+  int64_t before, after;  // how many keys around its own a query sees; below 0: all
+  at::Tensor kept;        // (n, m), 0 or what dropout scales by; undefined: all are kept
 
   at::Tensor scores() const {
     const at::Tensor s = at::mm(q, k.t()) * scale;
-    if (!causal) return s;
     const int64_t n = q.size(0), m = k.size(0);
-    at::Tensor seen = at::ones({n, m}, at::kBool).tril(m - n);
+    at::Tensor seen = at::ones({n, m}, at::kBool);
+    if (causal || after >= 0) seen = seen.tril(m - n + (causal ? 0 : after));
     if (before >= 0) seen = seen.triu(m - n - before);
     return s.masked_fill(seen.logical_not_(), -INFINITY);
   }
@@ -57,7 +57,7 @@ struct Sequences {
   bool causal;
   uint64_t seed;
   std::optional<double> scale = {};
-  int64_t before = -1;
+  int64_t before = -1, after = -1;
 
   int64_t count() const { return static_cast<int64_t>(q_starts.size()) - 1; }
   int64_t heads() const { return q.size(1); }
@@ -77,6 +77,7 @@ struct Sequences {
              scale.value_or(1 / std::sqrt(static_cast<double>(q.size(2)))),
              causal,
              before,
+             after,
              {}};
     if (dropout > 0) {
       const auto place = static_cast<uint64_t>(s * heads() + head);
@@ -171,10 +172,10 @@ Three backward(const Sequences& of, const at::Tensor& dout, const at::Tensor& ou
 
 Sequences in_window(Sequences of, std::optional<double> scale, std::optional<int64_t> left,
                     std::optional<int64_t> right) {
-  TORCH_CHECK(left.has_value() == right.has_value() && right.value_or(0) == 0 && (of.causal || !left),
-              "emulated for causal windows");
+  TORCH_CHECK(left.has_value() == right.has_value() && (!of.causal || right.value_or(0) == 0),
+              "a causal window has no keys behind a query's own");
   of.scale = scale;
-  of.before = left.value_or(-1);
+  of.before = left.value_or(-1), of.after = right.value_or(-1);
   return of;
 }
 

@@ -31,9 +31,13 @@ TEST(AttentionTest, CausalOverSequencesOfAllLengths) {
   expect_self_attention(self_layout({1, 130, 7, 0, 300, 126, 127}, true), {}, 48);
 }
 
-TEST(AttentionTest, InAWindow) {
+class AWindow : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(To, AWindow, ::testing::Bool(),
+                         [](const auto& side) { return side.param ? "OneSide" : "BothSides"; });
+
+TEST_P(AWindow, IsTheSameFunctionOnAllPaths) {
   for (const int64_t window : {2, 5, 100, 128, 299, 300}) {
-    AttentionLayout layout = self_layout({1, 130, 7, 0, 300, 126, 127}, true);
+    AttentionLayout layout = self_layout({1, 130, 7, 0, 300, 126, 127}, GetParam());
     layout.window = window;
     expect_self_attention(layout, {}, 20);
     expect_self_attention(layout, {0.3, 11}, 20);
@@ -70,16 +74,17 @@ TEST(AttentionTest, ScaledAndCapped) {
 }
 
 // A key outside of the window has no say, and inside it all are as without one.
-TEST(AttentionTest, AWindowIsWhatItSays) {
+TEST_P(AWindow, IsWhatItSays) {
   constexpr int64_t kWindow = 3;
-  AttentionLayout whole = self_layout({9}, true), windowed = whole;
+  AttentionLayout windowed = self_layout({9}, GetParam());
   windowed.window = kWindow;
   const at::Tensor qkv = values({9, 12}, 1), out = ragged_self_attention(qkv, windowed);
-  for (int64_t last = 0; last < 9; ++last) {
-    const int64_t first = std::max<int64_t>(0, last - kWindow + 1);
-    const at::Tensor alone = ragged_self_attention(qkv.narrow(0, first, last - first + 1).contiguous(),
-                                                   self_layout({last - first + 1}, true));
-    EXPECT_TRUE(out[last].allclose(alone[-1], 1e-6, 1e-7)) << last;
+  for (int64_t place = 0; place < 9; ++place) {
+    const int64_t first = std::max<int64_t>(0, place - kWindow + 1),
+                  end = GetParam() ? place + 1 : std::min<int64_t>(9, place + kWindow);
+    const at::Tensor alone = ragged_self_attention(qkv.narrow(0, first, end - first).contiguous(),
+                                                   self_layout({end - first}, GetParam()));
+    EXPECT_TRUE(out[place].allclose(alone[place - first], 1e-6, 1e-7)) << place;
   }
 }
 

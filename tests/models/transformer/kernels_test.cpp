@@ -265,7 +265,7 @@ TEST_P(KernelsTest, RmsNormAndItsGradients) {
 }
 
 TEST_P(KernelsTest, GatedUnitsAndTheirGradientsFarOutToo) {
-  for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+  for (const Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kExactGelu}) {
     for (const int64_t inner : {1, 15, 16, 1003}) {
       const at::Tensor scales = at::tensor({1.0f, 10.0f, 60.0f, 1e4f}).view({4, 1});
       const at::Tensor gated =
@@ -275,8 +275,9 @@ TEST_P(KernelsTest, GatedUnitsAndTheirGradientsFarOutToo) {
       kernels_->gated_unit(gate, data(gated), data(h), 4, inner);
       kernels_->gated_unit_backward(gate, data(gated), data(d), data(dgated), 4, inner);
       const at::Tensor exact = leaves({gated}, at::kDouble)[0], g = exact.narrow(1, 0, inner);
-      const at::Tensor expected =
-          (gate == Gate::kSilu ? at::silu(g) : at::gelu(g, "tanh")) * exact.narrow(1, inner, inner);
+      const at::Tensor opened =
+          gate == Gate::kSilu ? at::silu(g) : at::gelu(g, gate == Gate::kGelu ? "tanh" : "none");
+      const at::Tensor expected = opened * exact.narrow(1, inner, inner);
       (expected * dy.to(at::kDouble)).sum().backward();
       for (int64_t row = 0; row < 4; ++row) {
         expect_close(h[row], expected[row], 1e-6, "h");
@@ -341,7 +342,7 @@ TEST(KernelsOfTwoWidths, HaveTheSameBits) {
         with.layer_norm_backward_parameters(data(dy), data(x), mean, rstd, made({columns}),
                                             is_rms ? nullptr : made({columns}), kRows, columns, 0, columns);
       }
-      for (const Gate gate : {Gate::kSilu, Gate::kGelu}) {
+      for (const Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kExactGelu}) {
         with.gated_unit(gate, data(x), made({kRows, columns / 2}), kRows, columns / 2);
         all.push_back(dy.clone());
         with.gated_unit_backward(gate, data(x), data(all.back()), made({kRows, columns}), kRows, columns / 2);

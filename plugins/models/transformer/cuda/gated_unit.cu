@@ -2,10 +2,11 @@
 #include "device.cuh"
 
 // The forms, numbered as in transformer::Gate.
-constexpr int kSilu = 0;
+constexpr int kSilu = 0, kGelu = 1;
 
 __device__ inline ValueAndSlope gate(int form, float x) {
-  return form == kSilu ? times_logistic(x, x, 1) : gelu_tanh(x);
+  if (form == kSilu) return times_logistic(x, x, 1);
+  return form == kGelu ? gelu_tanh(x) : gelu_exact(x);
 }
 
 // gated, dgated: (rows, 2 inner), columns of the gate first; h, dh: (rows, inner), of whole vectors. A thread

@@ -5,10 +5,7 @@
 constexpr int kTanh = 0, kExact = 1;
 
 __device__ inline ValueAndSlope gelu(int form, float x) {
-  if (form == kExact) {
-    const float below = 0.5f * erfcf(-0.7071067811865476f * x);
-    return {x * below, below + x * 0.3989422804014327f * expf(-0.5f * x * x)};
-  }
+  if (form == kExact) return gelu_exact(x);
   return form == kTanh ? gelu_tanh(x) : times_logistic(x, 1.702f * x, 1.702f);
 }
 

@@ -52,7 +52,8 @@ void* rows_as(const at::Tensor& x, const at::Tensor& rows, const char* what) {
 
 const void* rows_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
-static_assert(static_cast<int>(Gate::kSilu) == 0 && static_cast<int>(Gelu::kTanh) == 0 &&
+static_assert(static_cast<int>(Gate::kSilu) == 0 && static_cast<int>(Gate::kGelu) == 1 &&
+              static_cast<int>(Gate::kExactGelu) == 2 && static_cast<int>(Gelu::kTanh) == 0 &&
               static_cast<int>(Gelu::kExact) == 1);  // as the kernels say
 
 }  // namespace

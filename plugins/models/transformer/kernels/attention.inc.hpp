@@ -15,13 +15,16 @@ constexpr int64_t kQueryBlock = 126;  // of every width: gradients of keys are a
 static_assert(kQueryBlock % kTileRows == 0);
 
 PIPELINE_INLINE int64_t visible(const AttentionHead& head, int64_t query) {
-  return head.positions ? head.positions[query] + 1 : head.keys;
+  if (!head.positions) return head.keys;
+  const int64_t end = head.positions[query] + 1 + head.ahead;
+  return end < head.keys ? end : head.keys;
 }
 
 // The first key that a query sees; visible() is one more than the last.
 PIPELINE_INLINE int64_t first_visible(const AttentionHead& head, int64_t query) {
-  const int64_t end = visible(head, query);
-  return head.window > 0 && end > head.window ? end - head.window : 0;
+  if (head.window == 0) return 0;
+  const int64_t end = head.positions[query] + 1;
+  return end > head.window ? end - head.window : 0;
 }
 
 static int64_t most_visible(const AttentionHead& head, int64_t begin, int64_t count) {

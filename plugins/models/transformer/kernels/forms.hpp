@@ -9,9 +9,9 @@ enum class Gelu {
   kQuick   // approximated by x sigmoid(1.702 x), as in CLIP
 };
 
-// The activation of a gated unit's gate (Shazeer, arXiv:2002.05202): SiLU, g sigmoid(g), of SwiGLU, or GELU's
-// tanh form, of GeGLU.
-enum class Gate { kSilu, kGelu };
+// The activation of a gated unit's gate (Shazeer, arXiv:2002.05202): SiLU, g sigmoid(g), of SwiGLU, or GELU,
+// of GeGLU, in its tanh form or by erf.
+enum class Gate { kSilu, kGelu, kExactGelu };
 
 // What a training loss has besides the cross entropy, of each target; x are its row of logits.
 struct LossTerms {

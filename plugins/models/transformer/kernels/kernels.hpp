@@ -43,14 +43,16 @@ struct DropoutRow {
   float scale;
 };
 
-// Causal or full attention of one head over one sequence; rows of q, k, v, out are `stride` floats apart.
+// Causal, local or full attention of one head over one sequence; rows of q, k, v, out are `stride` floats
+// apart.
 struct AttentionHead {
   int64_t queries, keys, width;  // width: the head's channels
   const float *q, *k, *v;
   int64_t q_stride, kv_stride;
-  const int64_t* positions;  // (queries) position of each query among the keys; causal: it sees keys
-                             // 0..position. Null: sees all
-  int64_t window;            // with positions: of those it sees the last so many; 0: all
+  const int64_t* positions;  // (queries) position of each query among the keys, of which it sees those up
+                             // to there and `ahead` more. Null: sees all
+  int64_t ahead;
+  int64_t window;  // with positions: of those up to there it sees the last so many; 0: all
   float scale;
   float softcap;         // scaled scores s become softcap * tanh(s / softcap); 0: they stay, as with a bias
   const float* bias;     // (queries, keys) contiguous, added to the scaled scores; null: none

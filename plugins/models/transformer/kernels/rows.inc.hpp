@@ -146,7 +146,8 @@ static void gelu_backward(Gelu form, const float* x, float* y, float* d, int64_t
 
 template <Gate Form>
 PIPELINE_INLINE GeluAndSlope gate_and_slope_of(Vec g) {
-  if constexpr (Form == Gate::kGelu) return tanh_gelu_and_slope_of(g);
+  if constexpr (Form == Gate::kGelu) return gelu_and_slope_of<Gelu::kTanh>(g);
+  if constexpr (Form == Gate::kExactGelu) return gelu_and_slope_of<Gelu::kExact>(g);
   const Vec open = sigmoid(g), passed = g * open;
   return {passed, open + passed * (1.0f - open)};  // silu' = s (1 + g (1 - s))
 }
@@ -178,13 +179,15 @@ static void gated_unit_backward_in_form(const float* gated, float* dh, float* dg
 
 static void gated_unit(Gate gate, const float* gated, float* h, int64_t rows, int64_t inner) {
   if (gate == Gate::kSilu) return gated_unit_in_form<Gate::kSilu>(gated, h, rows, inner);
-  gated_unit_in_form<Gate::kGelu>(gated, h, rows, inner);
+  if (gate == Gate::kGelu) return gated_unit_in_form<Gate::kGelu>(gated, h, rows, inner);
+  gated_unit_in_form<Gate::kExactGelu>(gated, h, rows, inner);
 }
 
 static void gated_unit_backward(Gate gate, const float* gated, float* dh, float* dgated, int64_t rows,
                                 int64_t inner) {
   if (gate == Gate::kSilu) return gated_unit_backward_in_form<Gate::kSilu>(gated, dh, dgated, rows, inner);
-  gated_unit_backward_in_form<Gate::kGelu>(gated, dh, dgated, rows, inner);
+  if (gate == Gate::kGelu) return gated_unit_backward_in_form<Gate::kGelu>(gated, dh, dgated, rows, inner);
+  gated_unit_backward_in_form<Gate::kExactGelu>(gated, dh, dgated, rows, inner);
 }
 
 static void column_sum(const float* x, float* total, int64_t rows, int64_t columns, int64_t begin,
