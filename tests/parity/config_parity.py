@@ -101,14 +101,29 @@ BERT = dict(
         "hidden_act": ("gelu_new", "model.hidden_act"), "initializer_range": (0.5, "model.initializer_range"),
         "hidden_dropout_prob": (0.25, "model.hidden_dropout"), "attention_probs_dropout_prob": (0.125, "model.attention_dropout"),
         "layer_norm_eps": (0.001, "model.layer_norm_eps"), "type_vocab_size": (3, "model.type_vocab_size")},
-    no_effect={"classifier_dropout": 0.3, "tie_word_embeddings": False}, refused={"model_type": "gpt2", "hidden_act": "relu"})
+    no_effect={"classifier_dropout": 0.3, "tie_word_embeddings": False}, refused={"model_type": "t5", "hidden_act": "relu"})
 ROBERTA = {**BERT, "refused": {**BERT["refused"], "pad_token_id": 5}}
+MODERN_BERT = dict(
+    follows={
+        "vocab_size": (1000, "model.vocab_size"), "max_position_embeddings": (128, "model.max_position_embeddings"),
+        "hidden_size": (48, "model.hidden_size"), "num_hidden_layers": (3, "model.num_hidden_layers", 3, {"layer_types": None}),
+        "num_attention_heads": (4, "model.num_attention_heads"), "intermediate_size": (80, "model.intermediate_size"),
+        "initializer_range": (0.5, "model.initializer_range"), "embedding_dropout": (0.25, "model.hidden_dropout"),
+        "attention_dropout": (0.125, "model.attention_dropout"), "norm_eps": (0.001, "model.layer_norm_eps"),
+        "local_attention": (64, "model.local_attention"), "classifier_pooling": ("mean", "model.classifier_pooling"),
+        "layer_types": (["full_attention"] * 2, "model.global_attn_every_n_layers", 1, {"num_hidden_layers": 2}),
+        "rope_parameters": ({"full_attention": {"rope_theta": 500.0}}, "model.global_rope_theta", 500.0)},
+    no_effect={"classifier_dropout": 0.3, "initializer_cutoff_factor": 3.0, "cls_token_id": 3, "sep_token_id": 4, "deterministic_flash_attn": True,
+               "sparse_prediction": True, "sparse_pred_ignore_index": -1, "tie_word_embeddings": False},
+    refused={"model_type": "t5", "hidden_activation": "silu", "norm_bias": True, "attention_bias": True, "mlp_bias": True, "mlp_dropout": 0.1,
+             "decoder_bias": False, "classifier_bias": True, "classifier_activation": "relu"})
 THEIR_NAMES = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim",
                "hidden_act": "activation", "hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
 TEXT_ENCODERS = {"BertConfig": BERT, "RobertaConfig": ROBERTA, "XLMRobertaConfig": ROBERTA, "DistilBertConfig": dict(
     follows={THEIR_NAMES.get(field, field): value for field, value in BERT["follows"].items() if field not in ("layer_norm_eps", "type_vocab_size")},
     no_effect={"sinusoidal_pos_embds": True, "qa_dropout": 0.3, "seq_classif_dropout": 0.3, "tie_word_embeddings": False},
-    refused={"model_type": "gpt2", "activation": "relu"})}
+    refused={"model_type": "t5", "activation": "relu"})}
+TEXT_ENCODERS["ModernBertConfig"] = MODERN_BERT
 CLASSES = {
     **TEXT_ENCODERS,
     "GPT2Config": dict(
@@ -212,7 +227,8 @@ def make_folders(work):
                                    text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     encoder = dict(vocab_size=vocabulary, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, max_position_embeddings=66)
     models = {
-        **{name: getattr(t, name.replace("Config", "Model"))(getattr(t, name)(**encoder)) for name in TEXT_ENCODERS if name != "DistilBertConfig"},
+        **{name: getattr(t, name.replace("Config", "Model"))(getattr(t, name)(**encoder, **({"pad_token_id": 0} if name == "ModernBertConfig" else {})))
+           for name in TEXT_ENCODERS if name != "DistilBertConfig"},
         "DistilBertConfig": t.DistilBertModel(t.DistilBertConfig(vocab_size=vocabulary, dim=32, n_layers=1, n_heads=2, hidden_dim=64,
                                                                  max_position_embeddings=66)),
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),

@@ -17,6 +17,7 @@ BATCH, STEPS, RATE = 4, 4, 1e-4
 CASES = [("bert", "mean", ["Normalize"], {"matryoshka": [32, 12]}, "new"), ("bert", "cls", ["Dense", "Normalize"], {"symmetric": True}, "old"),
          ("distilbert", "lasttoken", ["Dense"], {"objective": "similarity"}, "new"), ("roberta", "mean", [], {"negatives": 2}, "new"),
          ("xlm-roberta", "mean", [], {"negatives": 1, "symmetric": True, "matryoshka": [32, 16]}, "encoder"),
+         ("modernbert", "mean", ["Normalize"], {}, "new"),
          ("qwen3", "lasttoken", ["Normalize"], {"negatives": 1}, "new"), ("llama", "lasttoken", [], {}, "encoder")]
 OLD_TYPES = {"Transformer": "sentence_transformers.models.Transformer", "Pooling": "sentence_transformers.models.Pooling",
              "Dense": "sentence_transformers.models.Dense", "Normalize": "sentence_transformers.models.Normalize"}
@@ -189,15 +190,15 @@ max_steps = 3
     print(f"a new model and tokenizer: vectors differ by {worst:.1e}", flush=True)
 
 
-def compare_adapter(program, work):
-    """LoRA of a decoder, which sentence-transformers loads on its base."""
+def compare_adapter(program, work, kind, pooling, table):
+    """LoRA of a decoder or an encoder, which sentence-transformers loads on its base."""
     import sentence_transformers as st
     import torch
     from safetensors.torch import load_file
 
     torch.manual_seed(3)
     random.seed(3)
-    make_folder("qwen3", "lasttoken", ["Normalize"], "new", os.path.join(work, "folder"), st)
+    make_folder(kind, pooling, ["Normalize"], "new", os.path.join(work, "folder"), st)
     rows = records({})
     with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
@@ -208,7 +209,7 @@ device = "cpu"
 [task]
 plugin = "embedding"
 data = {{ train = "texts.jsonl", test = "texts.jsonl" }}
-language.lora = {{ rank = 4, targets = ["all-linear"] }}
+{table}.lora = {{ rank = 4, targets = ["all-linear"] }}
 {plain_training("folder", BATCH, STEPS, 0.01)}""")
     for verb in ("run", "predict", "export"):
         run(program, work, verb, "lora.toml")
@@ -224,8 +225,8 @@ language.lora = {{ rank = 4, targets = ["all-linear"] }}
         os.chdir(here)
     worst = (ours - theirs).abs().max().item()
     changed = (theirs - torch.tensor(base.encode(texts))).abs().max().item()
-    assert worst < 2e-5 and changed > 0.01, f"LoRA: {worst}, and what it changes: {changed}"
-    print(f"LoRA of qwen3: vectors differ by {worst:.1e}, and from those of its base by {changed:.1e}", flush=True)
+    assert worst < 2e-5 and changed > 0.01, f"LoRA of {kind}: {worst}, and what it changes: {changed}"
+    print(f"LoRA of {kind}: vectors differ by {worst:.1e}, and from those of its base by {changed:.1e}", flush=True)
 
 
 def main():
@@ -235,8 +236,9 @@ def main():
             compare(arguments.program, work, case)
     with tempfile.TemporaryDirectory() as work:
         compare_new(arguments.program, work)
-    with tempfile.TemporaryDirectory() as work:
-        compare_adapter(arguments.program, work)
+    for kind, pooling, table in (("qwen3", "lasttoken", "language"), ("bert", "mean", "model")):
+        with tempfile.TemporaryDirectory() as work:
+            compare_adapter(arguments.program, work, kind, pooling, table)
 
 
 if __name__ == "__main__":

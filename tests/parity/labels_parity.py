@@ -19,7 +19,8 @@ CLASSES = ["first", "second", "third"]
 CASES = [("qwen2", "classification", False), ("llama", "classification", True), ("gpt2", "multi_label", False),
          ("gemma3_text", "regression", False), ("mistral", "multi_label", True), ("qwen3", "reward", False), ("llama", "reward", False),
          ("gpt2", "tags", False), ("llama", "tags", False), ("bert", "classification", True), ("roberta", "multi_label", True),
-         ("distilbert", "regression", False), ("bert", "tags", False), ("xlm-roberta", "tags", False), ("xlm-roberta", "classification", True)]
+         ("distilbert", "regression", False), ("bert", "tags", False), ("xlm-roberta", "tags", False), ("xlm-roberta", "classification", True),
+         ("modernbert", "classification", True), ("modernbert", "tags", False)]
 PROBLEM = {"tags": None, "reward": "regression", "classification": "single_label_classification", "multi_label": "multi_label_classification", "regression": "regression"}
 
 
@@ -204,6 +205,45 @@ device = "cpu"
     print(f"  {kind} {objective}{' of pairs' if has_pairs else ''}: read {read:.1e}, trained {trained:.1e}, written {written:.1e}")
 
 
+def compare_adapter(program, work, kind):
+    """LoRA of an encoder, and its head: peft reads what is written, and so do we."""
+    import peft
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    torch.manual_seed(2)
+    random.seed(2)
+    folder, exported = os.path.join(work, "folder"), os.path.join(work, "exported")
+    tokenizer = encoder_folders.make_tokenizer(kind)
+    encoder_folders.make_model(AutoModelForSequenceClassification, kind, tokenizer, id2label=dict(enumerate(CLASSES))).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    rows = records("classification", False)
+    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
+        file.write(f"""[run]
+dir = "run"
+device = "cpu"
+[task]
+plugin = "labels"
+data = {{ train = "texts.jsonl", test = "texts.jsonl" }}
+encoder.lora = {{ rank = 4, targets = ["all-linear"] }}
+{plain_training("folder", BATCH, STEPS, 0.01)}""")
+    run(program, work, "run", "texts.toml")
+    run(program, work, "predict", "texts.toml")
+    run(program, work, "export", "texts.toml", "--output", "exported")
+    run(program, work, "predict", "texts.toml", "--checkpoint", "folder", "--set", "run.dir=again", "--set", "task.encoder.lora.init_from=exported")
+    base = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    own = AutoTokenizer.from_pretrained(exported)
+    with torch.no_grad():
+        before = torch.cat([probabilities("classification", output(base, own, row).logits, torch) for row in rows])
+        model = peft.PeftModel.from_pretrained(base, exported).eval()
+        expected = torch.cat([probabilities("classification", output(model, own, row).logits, torch) for row in rows])
+    worst = [(predicted(work, "classification", folder, torch) - expected).abs().max().item() for folder in ("run", "again")]
+    assert max(worst) < 2e-5 and (expected - before).abs().max().item() > 0.01, f"LoRA of {kind}: {worst}"
+    print(f"  LoRA of {kind}: written {worst[0]:.1e}, read {worst[1]:.1e}")
+
+
 def compare_new(program, work):
     """An encoder and a tokenizer that begin here: the folder's own tokenizer makes of two texts what they were learnt as."""
     import torch
@@ -242,6 +282,9 @@ def main():
     for case in CASES:
         with tempfile.TemporaryDirectory() as work:
             compare(options.program, work, *case)
+    for kind in ("bert", "modernbert"):
+        with tempfile.TemporaryDirectory() as work:
+            compare_adapter(options.program, work, kind)
     with tempfile.TemporaryDirectory() as work:
         compare_new(options.program, work)
 

@@ -101,6 +101,14 @@ def roberta(vocab_size):
     return tokenizer
 
 
+def modern_bert(vocab_size):
+    """Bytes as GPT-2's, with BERT's special tokens around a text."""
+    tokenizer = trained("gpt2", vocab_size, pre_tokenizers.ByteLevel.alphabet(), ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]",
+                                                             special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    return tokenizer
+
+
 def xlm_roberta(training, pre_tokenizer, normalizer=None):
     """Unigrams that sentencepiece trains, with its table of characters, in the numbering of XLM-RoBERTa."""
     import io

@@ -6,6 +6,13 @@
 
 namespace pipeline::adapters {
 
+void LoraOptions::start(ParameterRegistry& parameters, const AdaptedModel& model) const {
+  if (init_from.empty()) return;
+  if (rank == 0)
+    fail_with(PL_ERROR_CONFIG, "lora.rank = 0: must be that of the adapter, ", init_from.string());
+  start_from_adapter(init_from.string(), parameters, model);
+}
+
 void tell_adapter(const ModelOptions& say, const std::string& table, const AdaptedModel& model,
                   const LoraOptions& run, const std::string& base) {
   if (run.init_from.empty()) {

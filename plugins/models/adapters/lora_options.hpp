@@ -28,6 +28,9 @@ struct LoraOptions : LoraConfig {
     return "LoRA is merged into the model, because the folder of the base model is not "
            "known: for a PEFT adapter, name it as lora.base_model";
   }
+  // Where an adapter is named, LoRA starts as it is there, and whatever it has besides: after the model was
+  // declared, and again after an import, which is of the whole model.
+  void start(ParameterRegistry& parameters, const AdaptedModel& model) const;
   void describe(Options& o) {
     o("rank", rank, "train LoRA matrices of this rank instead of the model; 0: none")
         .min(0)

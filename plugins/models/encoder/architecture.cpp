@@ -1,5 +1,6 @@
 #include "plugins/models/encoder/architecture.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -83,6 +84,10 @@ Architecture siglip() {
 
 }  // namespace
 
+bool Architecture::has(const char* field) const {
+  return std::ranges::any_of(fields, [&](const auto& one) { return std::string_view(one.name) == field; });
+}
+
 int64_t Architecture::inner(const Config& config) const {
   for (const auto& field : fields)
     if (field.value != nullptr) return field.value(config);
@@ -155,7 +160,8 @@ std::vector<Piece> Architecture::pieces(const Parameter& parameter, const std::s
   return {{.name = parameter.name, .transposed = is_matrix}};
 }
 
-std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& config) const {
+std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& config, const std::string& prefix,
+                                                             uint32_t first_unit) const {
   using transformer::Layer;
   const int64_t width = config.hidden_size, columns = inner(config);
   const auto part = [](const char* whole, const char* last) {
@@ -166,15 +172,18 @@ std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& confi
   for (size_t i = 0; i < names.qkv.size(); ++i)
     matrices.push_back({part(names.layer.qkv, names.qkv[i]), &Layer::qkv_lora,
                         static_cast<int64_t>(i) * width, width, width, i != 1});
+  if (names.qkv.empty()) matrices.push_back({names.layer.qkv, &Layer::qkv_lora, 0, width, 3 * width, true});
   matrices.push_back({names.layer.projection, &Layer::projection_lora, 0, width, width});
-  if (!is_gated) matrices.push_back({names.layer.up, &Layer::up_lora, 0, width, columns});
+  if (names.up.empty())
+    matrices.push_back({names.layer.up, &Layer::up_lora, 0, width, (gate ? 2 : 1) * columns});
   for (size_t i = 0; i < names.up.size(); ++i)
     matrices.push_back({part(names.layer.up, names.up[i]), &Layer::up_lora, static_cast<int64_t>(i) * columns,
                         width, columns});
   matrices.push_back({names.layer.down, &Layer::down_lora, 0, columns, width});
   std::vector<adapters::LoraTarget> all;
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    adapters::add_targets(all, concat(names.layers, i, "."), i, static_cast<uint32_t>(i + 1), matrices);
+    adapters::add_targets(all, concat(prefix, names.layers, i, "."), i,
+                          first_unit + static_cast<uint32_t>(i + 1), matrices);
   return all;
 }
 

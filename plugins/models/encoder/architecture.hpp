@@ -36,7 +36,12 @@ struct Config {
   double initializer_range = 0.02;
   std::string hidden_act = "quick_gelu";  // or "gelu", "gelu_pytorch_tanh"
   double hidden_dropout = 0, attention_dropout = 0;
-  bool token_dropout = false;                            // see sequences.hpp
+  bool token_dropout = false;  // see sequences.hpp
+  // Of ModernBERT: every so many layers, from the first, see all of a text; the others half of
+  // `local_attention` to either side. Each kind has its own rotary positions.
+  int64_t global_attn_every_n_layers = 3, local_attention = 128;
+  double global_rope_theta = 160000, local_rope_theta = 10000;
+  std::string classifier_pooling = "cls";                // or "mean": what a head for labels of texts reads
   std::optional<heads::LabelForm> label = std::nullopt;  // in place of the output head
 
   int64_t head_width() const { return hidden_size / num_attention_heads; }
@@ -51,15 +56,19 @@ struct Names {
   transformer::LayerNames layer;
   std::vector<const char*> qkv = {"q_proj", "k_proj", "v_proj"}, up = {};  // in folders
   const char *query_norm = nullptr, *key_norm = nullptr;
-  // For proteins: the last norm; the table that makes logits, without which it is the words'; and the head
-  // for labels of residues.
-  const char *last_norm = nullptr, *decoder = nullptr, *of_residues = nullptr;
+  const char* last_norm = nullptr;  // behind the layers
+  // For proteins: the table that makes logits, without which it is the words'; and the head for labels of
+  // residues.
+  const char *decoder = nullptr, *of_residues = nullptr;
   // Of the head that tells hidden tokens: see TokenHead. in_folder, of texts: what stands before an encoder's
   // names where there is a head; tied_head: what the words are called once more.
   const char *head_dense = "lm_head.dense", *head_norm = "lm_head.layer_norm", *head_bias = nullptr;
   const char *in_folder = "", *tied_head = "";
-  const char *label_dense = nullptr, *label_out = nullptr;  // of texts' heads for labels: see LabelEncoder
+  const char *label_dense = nullptr, *label_norm = nullptr,
+             *label_out = nullptr;  // of texts' heads for labels: see LabelEncoder
 };
+
+enum class Activation { kTanh, kRelu, kGelu };
 
 struct Architecture {
   const char* name;                    // as options have it
@@ -70,16 +79,20 @@ struct Architecture {
   // What becomes of the other fields of the class: the first value of Only is written, too.
   hugging_face::Fields<Config> others;
   nlohmann::json written = {};  // into every config.json
-  // (optional) What is checked in a config.json, and written there, besides.
-  void (*check_file)(const hugging_face::ConfigFile& file, const Config& config) = nullptr;
+  // (optional) What is read from a config.json, or checked there, and written there, besides.
+  void (*read_more)(const hugging_face::ConfigFile& file, Config& config) = nullptr;
   void (*write)(const Config& config, nlohmann::json& values) = nullptr;
   Names names;
 
   bool is_causal = false;
-  bool head_has_own_gelu = true;                                 // the exact one, whatever hidden_act is
-  bool label_is_relu = false, drops_before_label_dense = false;  // see LabelEncoder
-  bool has_biases = true;      // of the layers' matrices, and of the last norm
-  bool is_gated = false;       // SwiGLU
+  bool head_has_own_gelu = true;  // the exact one, whatever hidden_act is
+  Activation label_activation = Activation::kTanh;
+  bool drops_before_label_dense = false, has_label_dense_of_words = false;  // see LabelEncoder
+  bool has_biases = true;                                  // of the layers' matrices, and of the last norm
+  bool has_bias_in_norms = true, has_bias_in_head = true;  // of the layers; of TokenHead and label_dense
+  bool has_first_attention_norm = true;                    // the first layer reads what first_norm gives
+  std::optional<transformer::Gate> gate = {};              // of the MLP; none: a GELU
+  bool has_local_layers = false;                           // and rotary positions: see Config
   bool is_post_norm = false;   // norms follow each residual addition instead of beginning what is added
   int64_t first_position = 0;  // row of the table for a text's first token
   bool decays_words = true;
@@ -96,6 +109,10 @@ struct Architecture {
 
   // Tokens of a text at most, those that begin and end it included.
   int64_t most_tokens(const Config& config) const { return config.max_position_embeddings - first_position; }
+  bool is_local(const Config& config, int64_t layer) const {
+    return has_local_layers && layer % config.global_attn_every_n_layers != 0;
+  }
+  bool has(const char* field) const;  // whether options of this name are of this kind
   // The width of the MLP, also where intermediate_size is 0.
   int64_t inner(const Config& config) const;
   // How many times the model's own residual stream the layers see. A layer adds what its branches give,
@@ -117,7 +134,9 @@ struct Architecture {
   // hugging_face::Piece::more_rows.
   std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const std::string& prefix = "",
                                           int64_t more_tokens = 0) const;
-  std::vector<adapters::LoraTarget> lora_targets(const Config& config) const;
+  // prefix: of its parameters; first_unit: of its units.
+  std::vector<adapters::LoraTarget> lora_targets(const Config& config, const std::string& prefix = "",
+                                                 uint32_t first_unit = 0) const;
 };
 
 // The field that all encoders of texts have alike.
@@ -126,9 +145,15 @@ hugging_face::ModelField<Config> vocab_size_field();
 const Architecture& esm2();
 const Architecture& esmc();
 const Architecture& text_tower(bool is_clip);  // CLIP's, or SigLIP's
-// BERT and its kin: "bert", "roberta", "xlm-roberta", "distilbert". Throws an Error (PL_ERROR_CONFIG) for
+Architecture modern_bert();
+// How the encoder by itself calls a tensor of a text encoder's folder; empty: it is of a head, or no weight.
+std::string plain_name_of_text_encoder(const std::string& in_folder);
+// The options of all encoders of texts together.
+hugging_face::ModelFields<Config> text_encoder_fields();
+// BERT and its kin: one of kTextEncoders. Throws an Error (PL_ERROR_CONFIG) for
 // another name.
 const Architecture& text_encoder(std::string_view name);
-inline constexpr std::array<const char*, 4> kTextEncoders{"bert", "distilbert", "roberta", "xlm-roberta"};
+inline constexpr std::array<const char*, 5> kTextEncoders{"bert", "distilbert", "roberta", "xlm-roberta",
+                                                          "modernbert"};
 
 }  // namespace pipeline::encoder

@@ -7,23 +7,25 @@
 #include "plugins/models/encoder/architecture.hpp"
 
 namespace pipeline::encoder {
-namespace {
-
-using hugging_face::only;
-using Field = hugging_face::ModelField<Config>;
 
 // What folders have around the encoder: heads of all kinds, and what is no weight.
-std::string plain_name(const std::string& in_folder) {
+std::string plain_name_of_text_encoder(const std::string& in_folder) {
   std::string name = in_folder;
-  for (const char* prefix : {"bert.", "roberta.", "distilbert."})
+  for (const char* prefix : {"bert.", "roberta.", "distilbert.", "model."})
     if (name.starts_with(prefix)) name = hugging_face::after(name, prefix);
-  const bool is_encoders =
-      name.starts_with("embeddings.") || name.starts_with("encoder.") || name.starts_with("transformer.");
+  const auto begins = [&](const char* part) { return name.starts_with(part); };
+  constexpr std::array kParts{"embeddings.", "encoder.", "transformer.", "layers.", "final_norm."};
+  const bool is_encoders = std::ranges::any_of(kParts, begins);
   if (!is_encoders || name.ends_with(".position_ids")) return "";
   for (const auto& [from, to] : {std::pair(".gamma", ".weight"), {".beta", ".bias"}})  // TensorFlow's
     if (name.ends_with(from)) return name.substr(0, name.size() - std::string(from).size()) + to;
   return name;
 }
+
+namespace {
+
+using hugging_face::only;
+using Field = hugging_face::ModelField<Config>;
 
 // `keys`: of config.json, where it has others than BERT's.
 struct Keys {
@@ -129,7 +131,7 @@ Architecture bert() {
                     .label_out = "classifier"},
           .head_has_own_gelu = false,
           .is_post_norm = true,
-          .plain_name = plain_name};
+          .plain_name = plain_name_of_text_encoder};
 }
 
 // Positions begin behind the number of the token for padding.
@@ -182,7 +184,7 @@ Architecture distilbert() {
   row.names.in_folder = "distilbert.";
   row.names.tied_head = "vocab_projector.weight";
   row.names.label_dense = "pre_classifier";
-  row.label_is_relu = true;
+  row.label_activation = Activation::kRelu;
   row.names.layers = "transformer.layer.";
   row.names.layer = {"sa_layer_norm",     "attention.qkv", "attention.out_lin",
                      "output_layer_norm", "ffn.lin1",      "ffn.lin2"};
@@ -195,7 +197,7 @@ Architecture distilbert() {
 const Architecture& text_encoder(std::string_view name) {
   static const std::array<Architecture, kTextEncoders.size()> kRows{
       bert(), distilbert(), roberta("roberta", "RobertaConfig", "Roberta"),
-      roberta("xlm-roberta", "XLMRobertaConfig", "XLMRoberta")};
+      roberta("xlm-roberta", "XLMRobertaConfig", "XLMRoberta"), modern_bert()};
   const auto* const found =
       std::ranges::find_if(kRows, [&](const Architecture& row) { return row.name == name; });
   if (found == kRows.end()) fail_with(PL_ERROR_CONFIG, "there is no encoder of texts called ", name);

@@ -28,18 +28,28 @@ class Encoder {
   uint32_t units() const { return 1 + static_cast<uint32_t>(layers_.size()); }
   const at::Tensor& words() const { return words_; }  // (tokens, C)
   const std::vector<transformer::Layer>& layers() const { return layers_; }
-  std::vector<transformer::Layer>& layers() { return layers_; }
 
-  // Declares the norm that follows the layers, in a model of which it is a part.
-  transformer::Norm add_last_norm(const char* name);
+  // LoRA of its matrices, after all of the model's parameters were declared.
+  void add_lora(const adapters::LoraConfig& lora);
+  // The parameter's value with what was learnt besides it.
+  at::Tensor merged(const ParameterRegistry::Declared& parameter) const {
+    return adapters::merged(parameter, layers_);
+  }
+
+  // What follows the layers, where the architecture names it.
+  const transformer::Norm& last_norm() const { return last_norm_; }
 
   // What the first layer gets: (R, C). scale: (R) fp32, what each token's embedding is multiplied by;
   // undefined: nothing.
   // types: (R) int64, rows of the table of kinds of texts; undefined: all are first ones.
   at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions, const ForwardPass& pass,
                       const at::Tensor& scale = {}, const at::Tensor& types = {}) const;
-  // What the layers share, over sequences of these lengths.
-  transformer::LayerPass layer_pass(const transformer::Ragged& rows) const;
+  // What the layers share, over sequences of these lengths. positions: (R) int64, where they are rotary and
+  // the architecture's own.
+  transformer::LayerPass layer_pass(const transformer::Ragged& rows, const at::Tensor& positions = {}) const;
+  // What the layers give at these rows, ascending, behind the last norm: (rows, C). types: see embedded().
+  at::Tensor output(const transformer::PackedBatch& texts, const std::vector<int64_t>& rows,
+                    const ForwardPass& pass, const at::Tensor& types = {}) const;
   // A text's last row, which stands for it: CLIP's (Radford et al., arXiv:2103.00020) is causal and a text
   // ends with a token for that; SigLIP's (Zhai et al., arXiv:2303.15343) sees all of a text, which is padded
   // to its full length. (texts, C), before the last norm.
@@ -54,7 +64,7 @@ class Encoder {
   void add_layer(int64_t number);
   at::Tensor with_tables(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& types,
                          const ForwardPass& pass) const;
-  transformer::Norm add_plain_norm(const std::string& name, uint32_t unit, double epsilon);
+  transformer::Norm add_norm(const std::string& name, uint32_t unit, double epsilon, bool has_bias);
   double stream_epsilon() const { return config_.layer_norm_eps * stream_ * stream_; }
 
   const Architecture& row_;
@@ -62,11 +72,15 @@ class Encoder {
   ParameterRegistry& parameters_;
   std::string prefix_;
   uint32_t first_unit_;
-  double stream_;
+  double stream_, lora_dropout_ = 0;
   at::Tensor words_, positions_,
-      types_;                     // positions_: (max_position_embeddings, C); it and types_ may be undefined
-  transformer::Norm first_norm_;  // undefined: none
+      types_;  // positions_: (max_position_embeddings, C); it and types_ may be undefined
+  transformer::Norm first_norm_, last_norm_;    // undefined: none
+  at::Tensor frequencies_, local_frequencies_;  // of has_local_layers
   std::vector<transformer::Layer> layers_;
 };
+
+// rows: (R, C) of these texts -> their means, (texts, C) fp32.
+at::Tensor text_means(const at::Tensor& rows, const transformer::Ragged& texts);
 
 }  // namespace pipeline::encoder

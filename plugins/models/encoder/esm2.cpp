@@ -140,8 +140,8 @@ const Architecture& esm2() {
       .written = {{"architectures", {"EsmForMaskedLM"}},
                   {"max_position_embeddings", 1026},  // as in the published models
                   {"torch_dtype", "float32"}},
-      .check_file = [](const ConfigFile& file,
-                       const Config&) { check_only(file, "vocab_list", only({kVocabulary})); },
+      .read_more = [](const ConfigFile& file,
+                      Config&) { check_only(file, "vocab_list", only({kVocabulary})); },
       .names = {.words = "esm.embeddings.word_embeddings.weight",
                 .layers = "esm.encoder.layer.",
                 .layer = {"attention.LayerNorm", "attention.self.qkv", "attention.output.dense", "LayerNorm",

@@ -194,8 +194,8 @@ const Architecture& esmc() {
                   {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
                   {"max_position_embeddings", 2048},
                   {"torch_dtype", "float32"}},
-      .check_file =
-          [](const ConfigFile& file, const Config& config) {
+      .read_more =
+          [](const ConfigFile& file, Config& config) {
             check_only(file, "rope_theta", only({10000.0}));
             check_rope(file);
             check_heads(file, config);
@@ -217,7 +217,7 @@ const Architecture& esmc() {
                 .of_residues = "score",
                 .head_bias = "lm_head.decoder.bias"},
       .has_biases = false,
-      .is_gated = true,
+      .gate = transformer::Gate::kSilu,
       .decays_words = false,
       .divides_branches = true,
       .read_tokenizer = read_esmc_tokenizer,

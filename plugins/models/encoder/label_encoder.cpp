@@ -1,12 +1,15 @@
 #include "plugins/models/encoder/label_encoder.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
 
 #include "heads/label_folder.hpp"
+#include "plugins/models/encoder/token_head.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::encoder {
@@ -15,21 +18,45 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOut = "classifier.";
 
-LabelEncoder::LabelEncoder(const std::string& kind, const Config& config)
-    : row_(text_encoder(kind)), config_(config) {
-  registry_->set_rule([&row = row_](Parameter& parameter) {
-    const bool is_of_head = !parameter.name.starts_with(row.names.in_folder) ||
-                            parameter.name.starts_with(concat(row.names.label_dense, "."));
-    parameter.droppable = parameter.is_new = is_of_head;
+static bool is_of_texts(const Config& config) { return config.label->of == heads::LabelForm::Of::kSamples; }
+
+static bool has_dense(const Architecture& row, const Config& config) {
+  return is_of_texts(config) || row.has_label_dense_of_words;
+}
+
+static Head head_of(const Architecture& row, const Config& config) {
+  Head all{.prefix = row.names.in_folder, .parts = {kOut}, .label = config.label};
+  for (const char* part : {row.names.label_dense, row.names.label_norm})
+    if (const std::string name = part == nullptr ? kOut : part;
+        has_dense(row, config) && !name.starts_with(kOut))
+      all.parts.push_back(name + ".");
+  return all;
+}
+
+adapters::AdaptedModel LabelEncoder::adapted(const Architecture& row, const Config& config) {
+  return adapted_encoder(row, config, head_of(row, config), is_of_texts(config) ? "SEQ_CLS" : "TOKEN_CLS");
+}
+
+LabelEncoder::LabelEncoder(const std::string& kind, const Config& config, const adapters::LoraOptions& lora)
+    : row_(text_encoder(kind)), config_(config), lora_(lora) {
+  registry_->set_rule([this](Parameter& parameter) {
+    const bool is_of_head = !parameter.name.starts_with(row_.names.in_folder) ||
+                            parameter.name.starts_with(concat(row_.names.label_dense, "."));
+    parameter.droppable = parameter.is_new = is_of_head || parameter.is_new;
+    parameter.trainable = adapters::is_trained(parameter, lora_);
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);
-  const auto add = [&](const char* name, int64_t outputs) {
-    return transformer::add_linear(*registry_, name, config_.hidden_size, outputs, 0,
-                                   config_.initializer_range);
-  };
-  const bool is_of_texts = config_.label->of == heads::LabelForm::Of::kSamples;
-  if (is_of_texts) dense_ = add(row_.names.label_dense, config_.hidden_size);
-  out_ = add(is_of_texts ? row_.names.label_out : "classifier", config_.label->outputs());
+  const int64_t width = config_.hidden_size;
+  if (has_dense(row_, config_)) {
+    dense_ = head_linear(row_, *registry_, row_.names.label_dense, width, width, config_.initializer_range);
+    if (row_.names.label_norm != nullptr)
+      norm_ = head_norm(row_, *registry_, row_.names.label_norm, width, config_.layer_norm_eps);
+  }
+  out_ = transformer::add_linear(*registry_, is_of_texts(config_) ? row_.names.label_out : "classifier",
+                                 width, config_.label->outputs(), 0, config_.initializer_range);
+  encoder_->add_lora(lora_);
+  registry_->set_rule(nullptr);
+  lora_.start(*registry_, adapted(row_, config_));
 }
 
 at::Tensor LabelEncoder::with_labels(const transformer::PackedBatch& batch, const at::Tensor& types,
@@ -41,9 +68,14 @@ at::Tensor LabelEncoder::with_labels(const transformer::PackedBatch& batch, cons
     return transformer::dropped(
         x, {config_.hidden_dropout, transformer::dropout_key(pass.dropout_seed, kFirst + place)});
   };
-  const at::Tensor x = transformer::run_layers(
-      encoder_->layers(), encoder_->embedded(batch.tokens, batch.positions, pass, {}, types),
-      encoder_->layer_pass(batch.sequences), pass, *registry_, batch.target_rows);
+  const bool pools_mean = is_of_texts(config_) && config_.classifier_pooling == "mean";
+  std::vector<int64_t> rows = batch.target_rows;
+  if (pools_mean) {
+    rows.resize(static_cast<size_t>(batch.sequences.rows()));
+    std::iota(rows.begin(), rows.end(), 0);
+  }
+  at::Tensor x = encoder_->output(batch, rows, pass, types);
+  if (pools_mean) x = text_means(x, batch.sequences);
   return pass.run_once(
       0,
       [&](const Tensors& in) {
@@ -51,7 +83,10 @@ at::Tensor LabelEncoder::with_labels(const transformer::PackedBatch& batch, cons
         if (dense_.weight.defined()) {
           if (row_.drops_before_label_dense) h = dropped(h, 0);
           h = transformer::linear(h.to(pass.compute), dense_);
-          h = row_.label_is_relu ? at::relu(h) : at::tanh(h);
+          h = row_.label_activation == Activation::kTanh   ? at::tanh(h)
+              : row_.label_activation == Activation::kRelu ? at::relu(h)
+                                                           : at::gelu(h);
+          if (norm_.weight.defined()) h = transformer::norm_rows(h.to(in[0].scalar_type()), norm_);
         }
         return Tensors{then(transformer::linear(dropped(h, 1).to(pass.compute), out_).to(at::kFloat))};
       },
@@ -66,16 +101,9 @@ double LabelEncoder::flops(const transformer::PackedBatch& batch) const {
          6 * static_cast<double>(batch.target_rows.size()) * width * (dense + outputs);
 }
 
-Head LabelEncoder::head() const {
-  Head all{.parts = {kOut}, .label = config_.label};
-  if (const std::string dense = row_.names.label_dense; dense_.weight.defined() && !dense.starts_with(kOut))
-    all.parts.push_back(dense + ".");
-  return all;
-}
-
 std::vector<std::string> LabelEncoder::import(const fs::path& folder, const EncoderFolder& theirs) {
   require_same_encoder("task.encoder.", row_, config_, theirs, folder.string());
-  Head read = head();
+  Head read = head_of(row_, config_);
   std::vector<std::string> lacks;
   if (!theirs.config.label || theirs.config.label->of != config_.label->of) {
     const std::vector<std::string> there = parts_in(folder, row_, read);
@@ -86,17 +114,19 @@ std::vector<std::string> LabelEncoder::import(const fs::path& folder, const Enco
     });
   }
   import_encoder(folder, row_, read, *registry_, theirs.config.vocab_size - config_.vocab_size);
+  lora_.start(*registry_, adapted(row_, config_));
   return lacks;
 }
 
 std::string LabelEncoder::kept_weights(const fs::path& folder) const {
-  return encoder::kept_weights(folder, row_, head(), *registry_);
+  return encoder::kept_weights(folder, row_, head_of(row_, config_), *registry_);
 }
 
 std::vector<std::string> LabelEncoder::write(const fs::path& folder,
                                              const hugging_face::FolderTexts& came) const {
-  return export_encoder(folder, row_, config_, head(), *registry_,
-                        heads::label_values(*config_.label, row_.classes), came);
+  return export_encoder(folder, row_, config_, head_of(row_, config_), *encoder_, *registry_,
+                        heads::label_values(*config_.label, row_.classes), lora_, adapted(row_, config_),
+                        came);
 }
 
 }  // namespace pipeline::encoder

@@ -22,12 +22,14 @@ namespace pipeline::encoder {
 //
 //   classifier(f(dense(x))),  tanh and "pooler.dense", or ReLU and "pre_classifier",
 //
-// RoBERTa's classifier.out_proj(tanh(classifier.dense(x))). Of words `...ForTokenClassification`,
-// classifier(x). Parameters carry the names of its folders, but that query, key and value are one. Unit 0 is
-// the embedding and the head, layer i is unit i + 1.
+// RoBERTa's classifier.out_proj(tanh(classifier.dense(x))), and ModernBERT's classifier(head.norm(gelu(
+// head.dense(x)))), from the first row or the mean of all. Of words `...ForTokenClassification`,
+// classifier(x), ModernBERT's with its head as of texts. Parameters carry the names of its folders, but that
+// query, key and value are one. Unit 0 is the embedding and the head, layer i is unit i + 1.
 class LabelEncoder {
  public:
-  LabelEncoder(const std::string& kind, const Config& config);
+  LabelEncoder(const std::string& kind, const Config& config, const adapters::LoraOptions& lora = {});
+  static adapters::AdaptedModel adapted(const Architecture& row, const Config& config);
 
   const Architecture& row() const { return row_; }
   const Config& config() const { return config_; }
@@ -49,13 +51,13 @@ class LabelEncoder {
                                  const hugging_face::FolderTexts& came) const;
 
  private:
-  Head head() const;
-
   const Architecture& row_;
   Config config_;
+  adapters::LoraOptions lora_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<Encoder> encoder_;
   transformer::Linear dense_, out_;
+  transformer::Norm norm_;  // undefined: none
 };
 
 }  // namespace pipeline::encoder

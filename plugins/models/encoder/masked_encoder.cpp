@@ -7,19 +7,34 @@ namespace pipeline::encoder {
 
 namespace fs = std::filesystem;
 
-MaskedEncoder::MaskedEncoder(const std::string& kind, const Config& config)
-    : row_(text_encoder(kind)), config_(config) {
+static Head head_of(const Architecture& row) {
+  const Names& names = row.names;
+  return {.prefix = names.in_folder,
+          .parts = {names.head_dense, names.head_norm, names.head_bias},
+          .by_token = names.head_bias,
+          .tied = names.tied_head};
+}
+
+adapters::AdaptedModel MaskedEncoder::adapted(const Architecture& row, const Config& config) {
+  return adapted_encoder(row, config, head_of(row), "");
+}
+
+MaskedEncoder::MaskedEncoder(const std::string& kind, const Config& config, const adapters::LoraOptions& lora)
+    : row_(text_encoder(kind)), config_(config), lora_(lora) {
   // What an encoder is trained with and what it is then used for need not be the same.
-  registry_->set_rule([&row = row_](Parameter& parameter) {
-    parameter.droppable = !parameter.name.starts_with(row.names.in_folder);
+  registry_->set_rule([this](Parameter& parameter) {
+    parameter.droppable = !parameter.name.starts_with(row_.names.in_folder);
+    parameter.trainable = adapters::is_trained(parameter, lora_);
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);
   head_ = TokenHead(row_, config_, *registry_, encoder_->words());
+  encoder_->add_lora(lora_);
+  registry_->set_rule(nullptr);
+  lora_.start(*registry_, adapted(row_, config_));
 }
 
 at::Tensor MaskedEncoder::body(const transformer::PackedBatch& batch, const ForwardPass& pass) const {
-  return transformer::run_layers(encoder_->layers(), encoder_->embedded(batch.tokens, batch.positions, pass),
-                                 encoder_->layer_pass(batch.sequences), pass, *registry_, batch.target_rows);
+  return encoder_->output(batch, batch.target_rows, pass);
 }
 
 LossSum MaskedEncoder::loss(const transformer::PackedBatch& batch, const ForwardPass& pass,
@@ -46,30 +61,25 @@ double MaskedEncoder::flops(const transformer::PackedBatch& batch) const {
                                                 (width + static_cast<double>(head_.tokens()));
 }
 
-Head MaskedEncoder::head() const {
-  const Names& names = row_.names;
-  return {.parts = {names.head_dense, names.head_norm, names.head_bias},
-          .by_token = names.head_bias,
-          .tied = names.tied_head};
-}
-
 bool MaskedEncoder::import(const fs::path& folder, const EncoderFolder& theirs) {
   require_same_encoder("task.model.", row_, config_, theirs, folder.string());
-  Head read = head();
+  Head read = head_of(row_);
   const bool has_head = !parts_in(folder, row_, read).empty();  // then the whole of it
-  if (!has_head) read = {};
+  if (!has_head) read = {.prefix = read.prefix};
   import_encoder(folder, row_, read, *registry_, theirs.config.vocab_size - config_.vocab_size);
+  lora_.start(*registry_, adapted(row_, config_));
   return has_head;
 }
 
 std::string MaskedEncoder::kept_weights(const fs::path& folder) const {
-  return encoder::kept_weights(folder, row_, head(), *registry_);
+  return encoder::kept_weights(folder, row_, head_of(row_), *registry_);
 }
 
 std::vector<std::string> MaskedEncoder::write(const fs::path& folder,
                                               const hugging_face::FolderTexts& came) const {
-  return export_encoder(folder, row_, config_, head(), *registry_,
-                        {{"architectures", {std::string(row_.classes) + "ForMaskedLM"}}}, came);
+  return export_encoder(folder, row_, config_, head_of(row_), *encoder_, *registry_,
+                        {{"architectures", {std::string(row_.classes) + "ForMaskedLM"}}}, lora_,
+                        adapted(row_, config_), came);
 }
 
 }  // namespace pipeline::encoder

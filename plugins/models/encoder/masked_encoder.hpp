@@ -24,7 +24,8 @@ class MaskedEncoder {
  public:
   static constexpr bool kOwnPrecision = true;
 
-  MaskedEncoder(const std::string& kind, const Config& config);
+  MaskedEncoder(const std::string& kind, const Config& config, const adapters::LoraOptions& lora = {});
+  static adapters::AdaptedModel adapted(const Architecture& row, const Config& config);
 
   const Config& config() const { return config_; }
   ParameterRegistry& parameters() { return *registry_; }
@@ -47,10 +48,10 @@ class MaskedEncoder {
 
  private:
   at::Tensor body(const transformer::PackedBatch& batch, const ForwardPass& pass) const;
-  Head head() const;
 
   const Architecture& row_;
   Config config_;
+  adapters::LoraOptions lora_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<Encoder> encoder_;
   TokenHead head_;

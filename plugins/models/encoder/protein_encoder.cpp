@@ -37,25 +37,21 @@ ProteinEncoder::ProteinEncoder(const Architecture& row, const Config& config,
   });
   encoder_.emplace(row_, config_, parameters_);
   set_extras({});
-  last_norm_ = encoder_->add_last_norm(row_.names.last_norm);
+  last_norm_ = encoder_->last_norm();
   if (config_.label)
     label_head_.emplace(parameters_, *config_.label, config_.hidden_size, config_.initializer_range,
                         row_.names.of_residues);
   else
     head_ = TokenHead(row_, config_, parameters_, encoder_->words());
-  adapters::add_lora(parameters_, lora_, row_.lora_targets(config_), encoder_->layers());
+  encoder_->add_lora(lora_);
   start_from_adapter();
 }
 
-void ProteinEncoder::start_from_adapter() {
-  if (!lora_.init_from.empty())
-    adapters::start_from_adapter(lora_.init_from.string(), parameters_, adapted_model(row_, config_));
-}
+void ProteinEncoder::start_from_adapter() { lora_.start(parameters_, adapted_model(row_, config_)); }
 
 transformer::LayerPass ProteinEncoder::layer_pass(const Sequences& sequences) const {
   transformer::LayerPass layers = encoder_->layer_pass(sequences.rows);
   layers.rotation = transformer::rotation(sequences.positions, frequencies_);
-  layers.dropout.lora = lora_.dropout;
   return layers;
 }
 

@@ -118,7 +118,7 @@ Config read_config(const Architecture& row, const std::string& path) {
   if (config.label && config.label->are_several)
     file.fail("problem_type", "several labels of a protein at once are not supported");
   config = file.checked(Checked{row, row.read(file, config)}).config;
-  if (row.check_file != nullptr) row.check_file(file, config);
+  if (row.read_more != nullptr) row.read_more(file, config);
   return config;
 }
 

@@ -20,19 +20,24 @@ struct TextEncoderOptions {
     config.vocab_size = 0;
     return config;
   }();
+  adapters::LoraOptions lora;
 
   void describe(Options& o) {
-    o("kind", kind, "architecture").choices({"bert", "distilbert", "roberta", "xlm-roberta"}).of_model();
-    hugging_face::describe_fields(o, text_encoder("bert").fields, encoder);
+    o("kind", kind, "architecture").choices({kTextEncoders.begin(), kTextEncoders.end()}).of_model();
+    hugging_face::describe_fields(o, text_encoder_fields(), encoder);
+    o.group("lora", lora);
   }
   void validate(const ConfigErrors& errors) const {
     if (encoder.hidden_size % encoder.num_attention_heads != 0)
       errors("num_attention_heads",
              concat("must divide task.", table, ".hidden_size (", encoder.hidden_size, ")"));
-    if (kind != "distilbert") return;
-    if (const double usual = text_encoder(kind).theirs.layer_norm_eps; encoder.layer_norm_eps != usual)
-      errors("layer_norm_eps", concat("of distilbert it is ", usual));
-    if (errors.is_set("type_vocab_size")) errors("type_vocab_size", "is none of distilbert's options");
+    const Architecture& row = text_encoder(kind);
+    for (const auto& field : text_encoder_fields())
+      if (!row.has(field.name) && errors.is_set(field.name))
+        errors(field.name, concat("is none of ", kind, "'s options"));
+    if (row.has_local_layers && encoder.head_width() % 2 != 0)
+      errors("num_attention_heads", concat("gives heads of ", encoder.head_width(),
+                                           " channels: rotary positions need an even number"));
   }
   // `key`: of the option that says how many tokens a text may have.
   void require_positions(const ConfigErrors& errors, const char* key, int64_t tokens) const {
@@ -51,10 +56,13 @@ struct TextEncoderOptions {
     config.vocab_size = std::max(tokens, encoder.vocab_size);
     return config;
   }
-  void tell(const ModelOptions& say, const EncoderFolder& theirs, const std::filesystem::path& folder) const {
+  // adapted: the model around it, as PEFT has it.
+  void tell(const ModelOptions& say, const EncoderFolder& theirs, const std::filesystem::path& folder,
+            const adapters::AdaptedModel& adapted) const {
     const hugging_face::FolderOptions model(say, table + ".", folder / "config.json");
     model("kind", theirs.kind);
     hugging_face::tell_fields(model, text_encoder(theirs.kind).fields, theirs.config, encoder);
+    adapters::tell_adapter(say, concat(table, ".lora."), adapted, lora, folder.string());
   }
 };
 

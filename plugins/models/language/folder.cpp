@@ -286,10 +286,7 @@ std::unique_ptr<LanguageModel> make_frozen(LanguageModel& beside, const Config& 
 }
 
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora) {
-  if (lora.init_from.empty()) return;
-  if (lora.rank == 0)
-    fail_with(PL_ERROR_CONFIG, "lora.rank = 0: must be that of the adapter, ", lora.init_from.string());
-  adapters::start_from_adapter(lora.init_from.string(), model.parameters(), adapted_model(model.config()));
+  lora.start(model.parameters(), adapted_model(model.config()));
 }
 
 std::string warning_of_new_tokens(const LanguageModel& model, int64_t count) {

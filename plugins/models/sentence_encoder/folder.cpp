@@ -11,6 +11,7 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/export_form.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/architecture.hpp"
 #include "language/folder.hpp"
 #include "plugins/models/encoder/text_folder.hpp"
 
@@ -19,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using encoder::Architecture;
 using hugging_face::ConfigFile;
 using nlohmann::json;
 using nlohmann::ordered_json;
@@ -107,8 +107,11 @@ void read_projection(const fs::path& folder, Config& config) {
 
 void take_encoder(Folder& folder) {
   if (!encoder::is_encoder_folder(folder.encoder)) {
-    folder.config.language =
-        language::read_config(ConfigFile((folder.encoder / "config.json").string()), language::Heads::kNone);
+    const ConfigFile file((folder.encoder / "config.json").string());
+    std::vector<const char*> known(encoder::kTextEncoders.begin(), encoder::kTextEncoders.end());
+    for (const language::Architecture* row : language::architectures()) known.push_back(row->name);
+    static_cast<void>(file.type(known));
+    folder.config.language = language::read_config(file, language::Heads::kNone);
     return;
   }
   encoder::EncoderFolder read = encoder::read_encoder_folder(folder.encoder);
@@ -187,19 +190,13 @@ void read_text_rules(const fs::path& path, Folder& folder) {
   folder.passage_prompt = prompt({"document", "passage", "corpus", usual.c_str()});
 }
 
-// The parameters that are in the encoder's folder, or those of the projection.
-hugging_face::NameMap name_map(const Config& config, bool is_projection, int64_t more_tokens = 0) {
-  const Architecture& row = config.row();  // of no use where there is a language model
-  return {.pieces =
-              [&row, is_projection, more_tokens](const Parameter& parameter) {
-                const bool is_own = parameter.name.starts_with(kProjection);
-                if (is_own != is_projection) return std::vector<hugging_face::Piece>();
-                if (!is_own) return row.pieces(parameter, "", more_tokens);
-                return std::vector<hugging_face::Piece>{
-                    {.name = "linear." + hugging_face::after(parameter.name, kProjection),
-                     .transposed = parameter.shape.size() == 2}};
-              },
-          .plain_name = is_projection ? nullptr : row.plain_name};
+hugging_face::NameMap projection_map() {
+  return {.pieces = [](const Parameter& parameter) {
+    if (!parameter.name.starts_with(kProjection)) return std::vector<hugging_face::Piece>();
+    return std::vector<hugging_face::Piece>{
+        {.name = "linear." + hugging_face::after(parameter.name, kProjection),
+         .transposed = parameter.shape.size() == 2}};
+  }};
 }
 
 ordered_json modules_json(const Config& config) {
@@ -276,32 +273,29 @@ Folder import_model(const fs::path& path, SentenceEncoder& model) {
     differences.compare("task.model.projection_bias", ours.projection_has_bias, theirs.projection_has_bias);
   }
   differences.raise(path.string());
-  if (!ours.language)
-    hugging_face::import_weights(folder.encoder.string(), model.parameters(),
-                                 name_map(ours, false, theirs.encoder.vocab_size - ours.encoder.vocab_size));
+  if (!ours.language) {
+    encoder::import_encoder(folder.encoder, ours.row(), {}, model.parameters(),
+                            theirs.encoder.vocab_size - ours.encoder.vocab_size);
+    model.lora().start(model.parameters(), adapted_encoder(ours));
+  }
   if (ours.projection_dim > 0 && !begins_projection)
-    hugging_face::import_weights(folder.projection.string(), model.parameters(), name_map(ours, true));
+    hugging_face::import_weights(folder.projection.string(), model.parameters(), projection_map());
   return folder;
 }
 
 std::string kept_weights(const Folder& folder, const SentenceEncoder& model) {
   return hugging_face::kept_weights(folder.encoder.string(), model.parameters(),
-                                    name_map(model.config(), false));
+                                    encoder::encoder_map(model.config().row(), {}));
 }
 
 std::vector<std::string> export_model(const fs::path& path, const SentenceEncoder& model,
                                       const TextRules& rules, const hugging_face::FolderTexts& texts) {
   const Config& config = model.config();
   std::vector<std::string> notes;
-  if (!config.language) {
-    const Architecture& row = config.row();
-    const hugging_face::Came came = hugging_face::came_from(texts, {row.type});
-    const hugging_face::NameMap map = name_map(config, false);
-    const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
-    hugging_face::export_weights(path.string(), model.parameters(), map, {}, form);
-    hugging_face::write_config(path.string(), encoder::kept_config(row, config.encoder, came.config), form);
-    notes = hugging_face::notes_of(form);
-  }
+  if (!config.language)
+    notes =
+        encoder::export_encoder(path, config.row(), config.encoder, {}, model.encoder(), model.parameters(),
+                                nlohmann::json::object(), model.lora(), adapted_encoder(config), texts);
   write_json(path / kModules, modules_json(config));
   write_json(path / "1_Pooling" / "config.json", pooling_json(config));
   if (config.projection_dim > 0) {
@@ -310,7 +304,7 @@ std::vector<std::string> export_model(const fs::path& path, const SentenceEncode
                 {"out_features", config.projection_dim},
                 {"bias", config.projection_has_bias},
                 {"activation_function", config.projection_is_tanh ? kTanh : kIdentity}});
-    hugging_face::export_weights((path / "2_Dense").string(), model.parameters(), name_map(config, true));
+    hugging_face::export_weights((path / "2_Dense").string(), model.parameters(), projection_map());
   }
   write_json(path / kText, {{"max_seq_length", rules.max_tokens}, {"do_lower_case", false}});
   write_json(path / kPrompts, prompts_json(rules, texts));

@@ -11,6 +11,7 @@
 
 #include "hugging_face/config_file.hpp"
 #include "language/folder.hpp"
+#include "plugins/models/encoder/text_folder.hpp"
 #include "transformer/blocks.hpp"
 
 namespace pipeline::sentence_encoder {
@@ -25,13 +26,23 @@ void Config::check() const {
   hugging_face::check_range("projection_dim", projection_dim, 0, encoder::kMostWidth);
 }
 
-SentenceEncoder::SentenceEncoder(const Config& config, const adapters::LoraOptions& lora) : config_(config) {
+adapters::AdaptedModel adapted_encoder(const Config& config) {
+  return encoder::adapted_encoder(config.row(), config.encoder, {}, "FEATURE_EXTRACTION");
+}
+
+SentenceEncoder::SentenceEncoder(const Config& config, const adapters::LoraOptions& lora)
+    : config_(config), lora_(lora) {
   config_.check();
   if (config_.language) {
     language_ = language::make_adapted(*config_.language, lora);
     registry_ = language_->place().registry;
   } else {
+    registry_->set_rule(
+        [this](Parameter& parameter) { parameter.trainable = adapters::is_trained(parameter, lora_); });
     encoder_.emplace(config_.row(), config_.encoder, *registry_);
+    encoder_->add_lora(lora_);
+    registry_->set_rule(nullptr);
+    lora_.start(*registry_, adapted_encoder(config_));
   }
   if (config_.projection_dim == 0) return;
   const int64_t width = config_.pooled_width();
@@ -46,23 +57,14 @@ SentenceEncoder::SentenceEncoder(const Config& config, const adapters::LoraOptio
                                 {}};
 }
 
-// The mean is a product with a matrix that says which rows are a text's: its bits do not depend on the number
-// of threads, as those of our other products do not.
 at::Tensor SentenceEncoder::pooled(const at::Tensor& rows, const transformer::Ragged& texts) const {
-  if (config_.pooling != Pooling::kMean) return rows.to(at::kFloat);
-  at::Tensor shares = at::zeros({texts.sequences(), texts.rows()}, at::kFloat);
-  for (int64_t text = 0; text < texts.sequences(); ++text)
-    shares[text]
-        .narrow(0, texts.start(text), texts.length(text))
-        .fill_(1.0 / static_cast<double>(std::max<int64_t>(texts.length(text), 1)));
-  return transformer::linear(transformer::to_device(shares, rows.device()), {rows.to(at::kFloat), {}});
+  return config_.pooling == Pooling::kMean ? encoder::text_means(rows, texts) : rows.to(at::kFloat);
 }
 
 at::Tensor SentenceEncoder::last_layer(const transformer::PackedBatch& texts,
                                        const std::vector<int64_t>& rows, const ForwardPass& pass) const {
   if (language_) return language_->last_rows(texts, rows, pass);
-  return transformer::run_layers(encoder_->layers(), encoder_->embedded(texts.tokens, texts.positions, pass),
-                                 encoder_->layer_pass(texts.sequences), pass, *registry_, rows);
+  return encoder_->output(texts, rows, pass);
 }
 
 at::Tensor SentenceEncoder::vectors(const transformer::PackedBatch& texts, const ForwardPass& pass) const {

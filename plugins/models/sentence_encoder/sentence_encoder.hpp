@@ -42,6 +42,9 @@ struct Config {
   void check() const;
 };
 
+// The encoder as PEFT has it.
+adapters::AdaptedModel adapted_encoder(const Config& config);
+
 // An encoder, or the layers of a language model, and what makes vectors of the last one. Parameters carry the
 // names of the encoder's folder, but that query, key and value are one, or those of LanguageModel; and
 // "projection". Unit 0 is the embedding, each layer is one, and the projection.
@@ -49,13 +52,15 @@ class SentenceEncoder {
  public:
   static constexpr bool kOwnPrecision = true;
 
-  // lora: of a language model.
   explicit SentenceEncoder(const Config& config, const adapters::LoraOptions& lora = {});
 
   const Config& config() const { return config_; }
   ParameterRegistry& parameters() { return *registry_; }
   const ParameterRegistry& parameters() const { return *registry_; }
   language::LanguageModel* language() { return language_.get(); }  // nullptr: it is an encoder
+  // Of an encoder, not of a language model.
+  const adapters::LoraOptions& lora() const { return lora_; }
+  const encoder::Encoder& encoder() const { return *encoder_; }
 
   // (texts, D) fp32, of length 1 where the configuration says so. Differentiable.
   at::Tensor vectors(const transformer::PackedBatch& texts, const ForwardPass& pass) const;
@@ -72,6 +77,7 @@ class SentenceEncoder {
   }
 
   Config config_;
+  adapters::LoraOptions lora_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<encoder::Encoder> encoder_;
   std::shared_ptr<language::LanguageModel> language_;  // nullptr: encoder_

@@ -66,7 +66,9 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
   const sentence_encoder::Folder& folder = *read;
   const sentence_encoder::Config& theirs = folder.config;
   say("family", std::string(theirs.language ? "language" : "encoder"), folder.encoder / "config.json");
-  if (!theirs.language) config.model.tell(say, {theirs.kind, theirs.encoder}, folder.encoder);
+  if (!theirs.language)
+    config.model.tell(say, {theirs.kind, theirs.encoder}, folder.encoder,
+                      sentence_encoder::adapted_encoder(theirs));
   if (!folder.is_encoder_alone) {
     const hugging_face::FolderOptions parts(say, "model.", init_from / "modules.json");
     for (const auto& [name, pooling] : kPoolings)

@@ -131,7 +131,7 @@ std::shared_ptr<sentence_encoder::SentenceEncoder> Embedding::build_model() {
     common::require_padding(config().model.padding(), tokenizer(), errors(), "model.kind");
   return std::make_shared<sentence_encoder::SentenceEncoder>(
       config().encoder({tokenizer()->vocab_size(), tokenizer().own_tokens().begin, tokenizer()->eot()}),
-      config().language.lora);
+      config().is_language() ? config().language.lora : config().model.lora);
 }
 
 sentence_encoder::RankingLoss& Embedding::ranking() const {
@@ -277,7 +277,7 @@ void Embedding::export_model(const fs::path& folder) {
     return;
   }
   tokenizer()->save(folder.string());
-  common::frame_exported_texts(folder, tokenizer());
+  if (!config().model.lora.exports_adapter()) common::frame_exported_texts(folder, tokenizer());
 }
 
 }  // namespace pipeline::tasks::embedding

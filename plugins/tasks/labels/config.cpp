@@ -3,6 +3,7 @@
 #include "heads/label_folder.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/architecture.hpp"
+#include "plugins/models/encoder/label_encoder.hpp"
 #include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::labels {
@@ -35,10 +36,15 @@ void LabelsConfig::read_model(const LabelsConfig& config, const std::filesystem:
     const encoder::EncoderFolder theirs = encoder::read_encoder_folder(init_from);
     tell("family", std::string("encoder"));
     tokenizer::check_tokenizer(say, config.tokenizer.path);
-    config.encoder.tell(say, theirs, init_from);
+    const encoder::Architecture& row = encoder::text_encoder(theirs.kind);
+    label = theirs.config.label
+                ? theirs.config.label
+                : heads::read_adapter_label(config.encoder.lora.init_from.string(), row.classes);
+    encoder::Config adapted = theirs.config;
+    if (!adapted.label) adapted.label = label.value_or(heads::LabelForm{});
+    config.encoder.tell(say, theirs, init_from, encoder::LabelEncoder::adapted(row, adapted));
     tokenizer::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
     hugging_face::check_weights(init_from.string());
-    label = theirs.config.label;
     most = encoder::text_encoder(theirs.kind).most_tokens(theirs.config);
   } else {
     const auto theirs = common::read_language_model(config.tokenizer, config.language, init_from, say,

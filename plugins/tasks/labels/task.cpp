@@ -272,7 +272,7 @@ std::shared_ptr<LabelModel> Labels::build_model() {
     encoder::Config sizes = config().encoder.of(tokens);
     sizes.label = form_;
     return std::make_shared<LabelModel>(
-        std::make_shared<encoder::LabelEncoder>(config().encoder.kind, sizes));
+        std::make_shared<encoder::LabelEncoder>(config().encoder.kind, sizes, config().encoder.lora));
   }
   language::Config sizes =
       config().language.model({tokens, tokenizer().own_tokens().begin, tokenizer()->eot()});
@@ -286,7 +286,8 @@ void Labels::import_model(const std::filesystem::path& folder) {
   tokenizer().require_path(folder);
   const encoder::EncoderFolder theirs = encoder::read_encoder_folder(folder);
   const std::vector<std::string> lacks = model().encoder()->import(folder, theirs);
-  if (!lacks.empty()) {
+  const std::string adapter = config().encoder.lora.init_from.string();
+  if (!lacks.empty() && (adapter.empty() || !heads::adapter_predicts_labels(adapter))) {
     if (run().purpose != PL_PURPOSE_TRAIN)
       fail_with(PL_ERROR_CONFIG, folder.string(),
                 ": has no head for labels: train one with train.init_from, which names it");
@@ -306,6 +307,7 @@ void Labels::export_model(const std::filesystem::path& folder) {
   }
   for (const std::string& note : model().encoder()->write(folder, tokenizer()->files())) context().info(note);
   tokenizer()->save(folder.string());
+  if (config().encoder.lora.exports_adapter()) return;  // the rest is the base model's
   common::frame_exported_texts(folder, tokenizer());
   if (!tokenizer()->adds_bos() && model().encoder()->row().names.types != nullptr)
     hugging_face::set_text_types(folder.string());

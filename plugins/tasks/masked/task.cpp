@@ -27,7 +27,8 @@ void MaskedConfig::read_model(const MaskedConfig& config, const fs::path& init_f
   tokenizer::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty()) return;
   const encoder::EncoderFolder theirs = encoder::read_encoder_folder(init_from);
-  config.model.tell(say, theirs, init_from);
+  config.model.tell(say, theirs, init_from,
+                    encoder::MaskedEncoder::adapted(encoder::text_encoder(theirs.kind), theirs.config));
   const int64_t most = encoder::text_encoder(theirs.kind).most_tokens(theirs.config);
   if (!say.is_set("sequence.max_tokens") && config.sequence.max_tokens > most)
     say("sequence.max_tokens", most, init_from / "config.json");
@@ -104,8 +105,8 @@ int32_t Masked::mask_token() const {
 
 std::shared_ptr<encoder::MaskedEncoder> Masked::build_model() {
   common::require_padding(config().model.padding(), tokenizer(), errors(), "model.kind");
-  return std::make_shared<encoder::MaskedEncoder>(config().model.kind,
-                                                  config().model.of(tokenizer()->vocab_size()));
+  return std::make_shared<encoder::MaskedEncoder>(
+      config().model.kind, config().model.of(tokenizer()->vocab_size()), config().model.lora);
 }
 
 std::vector<int64_t> Masked::hide(std::vector<int64_t>& tokens, uint64_t seed) const {
@@ -222,7 +223,7 @@ void Masked::import_model(const fs::path& folder) {
 void Masked::export_model(const fs::path& folder) {
   for (const std::string& note : model().write(folder, tokenizer()->files())) context().info(note);
   tokenizer()->save(folder.string());
-  common::frame_exported_texts(folder, tokenizer());
+  if (!config().model.lora.exports_adapter()) common::frame_exported_texts(folder, tokenizer());
 }
 
 }  // namespace pipeline::tasks::masked

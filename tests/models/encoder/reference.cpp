@@ -84,8 +84,8 @@ std::vector<at::Tensor> Reference::states(const std::vector<int64_t>& tokens,
     x = x + linear(of + names.layer.projection, h) / divisor;
     const at::Tensor up = linear(of + names.layer.up, norm(of + names.layer.mlp_norm, x));
     const auto halves = up.chunk(2, 1);
-    x = x + linear(of + names.layer.down, row_.is_gated ? at::silu(halves[0]) * halves[1] : at::gelu(up)) /
-                divisor;
+    x = x +
+        linear(of + names.layer.down, row_.gate ? at::silu(halves[0]) * halves[1] : at::gelu(up)) / divisor;
     states.push_back(x);
   }
   states.back() = norm(names.last_norm, x);
