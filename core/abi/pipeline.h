@@ -344,9 +344,28 @@ typedef struct pl_parameter {
   uint32_t optimizer;   /* index in pl_strategy_args.optimizers, set by the host; 0 from tasks */
   uint32_t forms;       /* PL_FORM_... of them: those in which the task takes the value where it is frozen */
   uint32_t form;        /* the one in force, set by the host; 0, as from tasks: pl_run_info.parameter_dtype */
-  uint32_t reserved;
-  uint64_t form_bytes; /* set by the host: of the value, where the form is PL_FORM_INT8 or PL_FORM_NF4 */
+  uint32_t loss;        /* index of the loss that it is trained by, where a task has several: pl_loss */
+  uint64_t form_bytes;  /* set by the host: of the value, where the form is PL_FORM_INT8 or PL_FORM_NF4 */
 } pl_parameter;
+
+/* One of several losses of a task. Each trained parameter belongs to one, whose gradient alone it follows,
+ * and each loss has an update of its own: gradients are clipped by the norm of its parameters, its updates
+ * are counted, and options of the rule may be others. It has a turn at the steps `first`, first + every,
+ * first + 2 every and so on, which count from 1. In other steps nothing of its parameters changes: value,
+ * state, moving average, count of updates. All losses of a step are those of the weights with which it
+ * begins. */
+typedef struct pl_loss {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_str name; /* unique */
+  uint64_t first;
+  uint64_t every;
+  const pl_number*
+      options; /* of the update rule, as in pl_optimizer, in place of those that the user has set */
+  uint64_t option_count;
+} pl_loss;
+
+#define PL_MAX_LOSSES 64u
 
 /* A finished gradient of one micro-batch, in float32, the parameter's dtype or the compute dtype. */
 typedef struct pl_gradient {
@@ -391,10 +410,10 @@ typedef struct pl_gradient_sink {
  * units are entered or left.
  *
  * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same
- * order, forward and backward. A model whose micro-batches use different units, e.g. text with or without
- * an image, also enters and leaves the units it does not use. A task with pl.global-outputs/1 also goes
- * through them forward alone, between begin_step and the first micro-batch; a rank with fewer micro-batches
- * than others goes through one a second time. */
+ * order, forward and backward, in steps with the same idle_losses. A model whose micro-batches use different
+ * units, e.g. text with or without an image, also enters and leaves the units it does not use. A task with
+ * pl.global-outputs/1 also goes through them forward alone, between begin_step and the first micro-batch; a
+ * rank with fewer micro-batches than others goes through one a second time. */
 #define PL_PASS_FORWARD 1u
 #define PL_PASS_BACKWARD 2u
 #define PL_PASS_FORWARD_ALONE 3u /* no backward pass follows */
@@ -447,6 +466,8 @@ typedef struct pl_train_args {
    * this batch's first sample; borrowed-call. NULL: this batch is the whole step. */
   const pl_tensor* outputs;
   uint64_t first_row;
+  uint64_t
+      idle_losses; /* bit i: loss i has no turn in this step; it is neither computed nor part of the sum */
 } pl_train_args;
 
 typedef struct pl_evaluate_args {
@@ -687,6 +708,12 @@ typedef struct pl_task_api {
   /* (optional) Writes the bound values into an existing, empty folder in a form that other tools load. May
    * wait for the device. */
   pl_error* (*export_model)(pl_task* self, pl_str folder);
+  /* (optional, both or none) Several losses; index < loss_count, at most PL_MAX_LOSSES. Read after open. What
+   * loss points to: borrowed-object. Their sum is the loss of `train` and of the value "loss". 0: there is
+   * one loss, of all parameters. Strategies without PL_STRATEGY_TAKES_LOSSES are refused for more than one.
+   */
+  uint64_t (*loss_count)(pl_task* self);
+  pl_error* (*loss)(pl_task* self, uint64_t index, pl_loss* out);
 } pl_task_api;
 
 /* -------------------------------------------------------------------------------------------- Backends */
@@ -920,6 +947,7 @@ typedef struct pl_strategy_args {
 #define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u /* tasks must have set_unit_hooks; implies gather and release */
 #define PL_STRATEGY_TAKES_ROWS 2u       /* gradient_ready accepts pl_gradient.rows */
 #define PL_STRATEGY_SAVES_TRAINED 4u    /* snapshot accepts PL_SNAPSHOT_TRAINED */
+#define PL_STRATEGY_TAKES_LOSSES 8u     /* heeds pl_parameter.loss and pl_step_args.idle_losses */
 
 typedef struct pl_strategy_info {
   uint32_t struct_size;
@@ -939,22 +967,23 @@ typedef struct pl_step_args {
   double clip_norm;     /* 0: no clipping */
   double inverse_scale; /* gradients are multiplied by it first (1 / loss scale) */
   double clip_value;    /* then each element is limited to this size; 0: it is not. Not with clip_norm */
+  uint64_t idle_losses; /* bit i: nothing of the parameters of loss i changes in this step */
 } pl_step_args;
 
 typedef struct pl_step_report {
   uint32_t struct_size;
   uint32_t finite;  /* 0: a gradient was not finite and the update was skipped, on all ranks */
   double loss_sum;  /* over all micro-batches and ranks */
-  double grad_norm; /* L2, of all trainable parameters; after inverse_scale, before clipping */
+  double grad_norm; /* L2, of all parameters that the step updates; after inverse_scale, before clipping */
 } pl_step_report;
 
 /* A contiguous run of elements of one flattened tensor of the training state. So that another strategy can
  * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "ema" and what a rule
  * names in pl_optimizer_info are float32 of the parameter's shape; "step", the number of updates made, is an
- * int64 scalar with an empty parameter name. State that no other strategy can continue from has kinds of the
- * strategy's own. A snapshot may have the "value" of a frozen parameter and optimizer state in bfloat16,
- * which is widened when it is read; a frozen value in PL_FORM_INT8 or PL_FORM_NF4 is uint8 of kind "int8" or
- * "nf4", (form_bytes). */
+ * int64 scalar with an empty parameter name, or, where a task has several losses, a vector of one for each.
+ * State that no other strategy can continue from has kinds of the strategy's own. A snapshot may have the
+ * "value" of a frozen parameter and optimizer state in bfloat16, which is widened when it is read; a frozen
+ * value in PL_FORM_INT8 or PL_FORM_NF4 is uint8 of kind "int8" or "nf4", (form_bytes). */
 typedef struct pl_piece {
   uint32_t struct_size;
   uint32_t ndim;
@@ -1010,8 +1039,9 @@ typedef struct pl_strategy_api {
   pl_error* (*gradient_ready)(pl_strategy* self, const pl_gradient* gradient); /* [serialized] */
   /* loss: from the task. NULL: an empty micro-batch, whose gradients are zero. */
   pl_error* (*end_micro_batch)(pl_strategy* self, const pl_tensor* loss);
-  /* Reduces, clips, updates. Clipping multiplies by min(1, clip_norm / (grad_norm + 1e-6)), as PyTorch does.
-   * A step that is skipped because a gradient is not finite changes no state. *ticket: for collect. */
+  /* Reduces, clips, updates. Clipping multiplies by min(1, clip_norm / (norm + 1e-6)), as PyTorch does, with
+   * a norm for each loss. A step that is skipped because a gradient is not finite, of whichever loss, changes
+   * no state. *ticket: for collect. */
   pl_error* (*step)(pl_strategy* self, const pl_step_args* args, uint64_t* ticket);
   /* The report of one of the last two steps. Waits for the device to finish that step. */
   pl_error* (*collect)(pl_strategy* self, uint64_t ticket, pl_step_report* out);

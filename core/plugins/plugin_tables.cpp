@@ -58,7 +58,9 @@ constexpr Slot kTaskSlots[] = {TASK(create, true),
                                TASK(finish_predictions, false),
                                TASK(reply, false),
                                TASK(flops, false),
-                               TASK(export_model, false)};
+                               TASK(export_model, false),
+                               TASK(loss_count, false),
+                               TASK(loss, false)};
 #undef TASK
 
 #define BACKEND(name, required) \
@@ -97,8 +99,9 @@ constexpr const char* kMetricGroup[] = {"metric_count", "metric"};
 constexpr const char* kExtraStateGroup[] = {"extra_state", "set_extra_state"};
 constexpr const char* kPredictGroup[] = {"prediction_columns", "sample_name", "predict"};
 constexpr const char* kFormGroup[] = {"form_bytes", "encode_value"};
+constexpr const char* kLossGroup[] = {"loss_count", "loss"};
 constexpr std::span<const char* const> kTaskGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup,
-                                                        kFormGroup};
+                                                        kFormGroup, kLossGroup};
 constexpr const char* kGatherGroup[] = {"gather", "release"};
 constexpr std::span<const char* const> kStrategyGroups[] = {kGatherGroup};
 constexpr const char* kMatrixGroup[] = {"directions", "transform"};

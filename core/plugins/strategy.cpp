@@ -121,11 +121,15 @@ const pl_optimizer_api& UpdateRule::forwarding_table() const {
 }
 
 Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_config* config,
-                   std::span<const pl_parameter> parameters, const Optimizer& optimizer,
+                   std::span<const pl_parameter> parameters, std::span<const Optimizer> of_losses,
                    const pl_communicator* communicator)
     : api_(plugin.strategy()), call_(plugin, context) {
-  std::vector<const Optimizer*> rules{&optimizer};
-  for (const Optimizer& other : optimizer.of_hidden_matrices) rules.push_back(&other);
+  std::vector<const Optimizer*> rules;
+  for (const Optimizer& optimizer : of_losses) {
+    rules.push_back(&optimizer);
+    for (const Optimizer& other : optimizer.of_hidden_matrices) rules.push_back(&other);
+  }
+  const size_t rules_of_each = of_losses.empty() ? 0 : rules.size() / of_losses.size();
   std::vector<std::vector<pl_number>> options;  // of each rule with decay, and without
   for (const Optimizer* rule : rules)
     for (const bool decay : {true, false}) options.push_back(numbers(*rule, decay));
@@ -142,8 +146,10 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   }
   std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());
   for (pl_parameter& parameter : grouped) {
-    const bool other = rules.size() > 1 && (parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0;
-    parameter.optimizer = (other ? 2u : 0u) + ((parameter.flags & PL_PARAMETER_DECAY) ? 0u : 1u);
+    const bool other = rules_of_each > 1 && (parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0;
+    const size_t rule = parameter.loss * rules_of_each + (other ? 1 : 0);
+    parameter.optimizer =
+        static_cast<uint32_t>(2 * rule) + ((parameter.flags & PL_PARAMETER_DECAY) ? 0u : 1u);
   }
   auto args = sized<pl_strategy_args>();
   args.parameters = grouped.data();
@@ -161,7 +167,14 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));
     require_known_flags(call_.plugin().label() + ": info", info_.flags,
-                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_TAKES_ROWS | PL_STRATEGY_SAVES_TRAINED);
+                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_TAKES_ROWS | PL_STRATEGY_SAVES_TRAINED |
+                            PL_STRATEGY_TAKES_LOSSES);
+    if (of_losses.size() > 1 && !(info_.flags & PL_STRATEGY_TAKES_LOSSES))
+      throw Error(
+          PL_ERROR_UNSUPPORTED,
+          fmt::format("{}: updates all parameters in every step, and the task has {} losses, which are "
+                      "updated each by itself: use strategy.plugin = \"single\", \"ddp\" or \"sharded\"",
+                      call_.plugin().label(), of_losses.size()));
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && (!api_.unit_hooks || !api_.gather))
       throw Error(fmt::format("{}: says that it needs unit hooks and has no slot '{}'",
                               call_.plugin().label(), api_.unit_hooks ? "gather" : "unit_hooks"));

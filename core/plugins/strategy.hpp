@@ -86,11 +86,12 @@ struct Optimizer {
 };
 
 // A strategy object: one method per slot, which throws Error where the slot returns pl_error. `context`,
-// `config` and `communicator` must outlive it. [main], except gradient_ready.
+// `config` and `communicator` must outlive it. [main], except gradient_ready. `optimizers`: by loss, with the
+// same rules for each; of more than one the strategy must have PL_STRATEGY_TAKES_LOSSES.
 class Strategy {
  public:
   Strategy(const Plugin& plugin, const pl_context& context, const pl_config* config,
-           std::span<const pl_parameter> parameters, const Optimizer& optimizer,
+           std::span<const pl_parameter> parameters, std::span<const Optimizer> optimizers,
            const pl_communicator* communicator);
   ~Strategy();
   Strategy(const Strategy&) = delete;

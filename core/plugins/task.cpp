@@ -1,5 +1,6 @@
 #include "core/plugins/task.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -230,6 +231,8 @@ const std::vector<pl_parameter>& Task::parameters() {
     call_.main("parameter", [&] { return api_.parameter(self_, i, &parameter); });
     parameter.struct_size = sizeof parameter;  // the stride of the array that strategies are given
     std::string problem = parameter_problem(parameter);
+    if (const size_t losses = std::max<size_t>(this->losses().size(), 1); parameter.loss >= losses)
+      problem = fmt::format("is of loss {} of {}", parameter.loss, losses);
     if (problem.empty() && !names.insert(view(parameter.name)).second)
       problem = "has the name of an earlier one";
     if (!problem.empty())

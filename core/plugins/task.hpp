@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -114,6 +115,15 @@ struct Metric {
   uint32_t better = PL_BETTER_LOWER;
 };
 
+// One of several losses; see pl_loss.
+struct Loss {
+  std::string name;
+  uint64_t first = 1, every = 1;
+  std::map<std::string, double> options;  // of the update rule, in place of the run's
+
+  bool has_turn(uint64_t step) const { return step >= first && (step - first) % every == 0; }  // from 1
+};
+
 uint64_t element_count(const pl_parameter& parameter);
 // Whether the value is bytes of the task's own; what a checkpoint calls a value in this form, and its shape.
 inline bool is_coded(const pl_parameter& p) { return (p.form & (PL_FORM_INT8 | PL_FORM_NF4)) != 0; }
@@ -163,6 +173,12 @@ class Task {
   bool has_unit_hooks() const { return api_.set_unit_hooks; }
   void set_unit_hooks(const pl_unit_hooks& hooks);
 
+  // Several losses, read once and checked; empty: there is one, of all parameters. Call it after open.
+  const std::vector<Loss>& losses();
+  // Bits of those that have no turn in a step, which counts from 0.
+  uint64_t idle_losses(uint64_t step);
+  uint64_t busiest_step();  // the first one in which the most have a turn
+
   // Whether a sample's loss depends on the outputs of all samples of the step (pl.global-outputs/1).
   bool has_global_outputs();
   // Room for the outputs of `rows` samples, (rows, K), checked; valid until the next call.
@@ -203,6 +219,8 @@ class Task {
   Caller call_;
   pl_task* self_ = nullptr;
   std::vector<pl_parameter> parameters_;
+  std::optional<std::vector<Loss>> losses_;  // once asked
+  uint64_t busiest_step_ = 0;
 };
 
 }  // namespace pipeline::plugins

@@ -116,7 +116,8 @@ void RunSteps::take() {
                 .flops = facts.flops};
 
   train(batches, facts);
-  now.ticket = session_.strategy().step(step_args(session_, now.record.learning_rate, state_.loss_scale));
+  now.ticket =
+      session_.strategy().step(step_args(session_, step, now.record.learning_rate, state_.loss_scale));
   now.late = session_.take_late_metrics();
   activity_.add_time(Cost::optimizer);
 
@@ -162,10 +163,12 @@ void RunSteps::train(std::vector<plugins::Batch>& batches, const StepFacts& fact
   forecast_.before_step(state_.step);
   strategy.begin_step(batches.size());
   const std::optional<GlobalOutputs> outputs = global_outputs(batches, facts);
+  // The way of micro-batches through the units depends on which losses have a turn.
+  const uint64_t idle_losses = session_.task().idle_losses(state_.step);
   for (size_t i = 0; i < batches.size(); ++i) {
-    const bool is_first = !std::exchange(has_gone_through_units_, true);
+    const bool is_new_way = std::exchange(last_idle_losses_, idle_losses) != idle_losses;
     if (!batches[i]) {
-      if (is_first && strategy.has_unit_hooks() && session_.task().has_unit_hooks()) {
+      if (is_new_way && strategy.has_unit_hooks() && session_.task().has_unit_hooks()) {
         const auto [batch, place] = first_of_step();
         go_through_units(session_, batch, place, outputs ? &*outputs : nullptr);
       }

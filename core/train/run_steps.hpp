@@ -88,7 +88,8 @@ class RunSteps {
   const Schedule schedule_;
   RunForecast forecast_;
   std::unique_ptr<Prefetcher> batches_;
-  bool has_gone_through_units_ = false;  // this process, in any micro-batch
+  std::optional<uint64_t>
+      last_idle_losses_;  // of the last micro-batch in which this process went through units
   bool has_warned_of_no_weight_ = false;
 };
 

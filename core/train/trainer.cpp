@@ -78,13 +78,16 @@ void Trainer::start_records(const Origin& origin, double peak_flops) {
   // This summary stands until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
   write_changes(folder_.path(), saver_.checkpointer().changes());
+  std::vector<std::string> losses;
+  for (const plugins::Loss& loss : session_.task().losses()) losses.push_back(loss.name);
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = steps_.total(),
                                                    .max_seconds = options_.train.max_seconds.value_or(0),
                                                    .every = options_.observe.log_every,
                                                    .peak_flops = peak_flops,
-                                                   .dynamic_loss_scale = session_.precision().loss_scaling});
+                                                   .dynamic_loss_scale = session_.precision().loss_scaling,
+                                                   .losses = std::move(losses)});
 }
 
 void Trainer::load(const checkpoint::Checkpoint& from) {

@@ -12,11 +12,12 @@
 namespace pipeline::train {
 namespace {
 
-pl_train_args train_args(const Session& session, MicroBatchPlace place, const GlobalOutputs* outputs) {
+pl_train_args train_args(Session& session, MicroBatchPlace place, const GlobalOutputs* outputs) {
   pl_train_args args{};
   args.seed = dropout_seed(session, place);
   args.step = place.step;
   args.micro_batch = place.index;
+  args.idle_losses = session.task().idle_losses(place.step);
   if (outputs != nullptr) {
     args.outputs = &outputs->all();
     args.first_row = outputs->first_row(place.index);
@@ -138,8 +139,9 @@ void go_through_units(Session& session, const plugins::Batch& batch, MicroBatchP
   session.read_metrics(session.take_late_metrics());
 }
 
-pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale) {
+pl_step_args step_args(Session& session, uint64_t step, double learning_rate, const LossScale& loss_scale) {
   pl_step_args args{};
+  args.idle_losses = session.task().idle_losses(step);
   args.learning_rate = learning_rate;
   args.clip_value = session.options().train.clip_grad_value;
   if (args.clip_value == 0) args.clip_norm = session.options().train.clip_grad_norm;
@@ -147,7 +149,8 @@ pl_step_args step_args(const Session& session, double learning_rate, const LossS
   return args;
 }
 
-TrialSteps::TrialSteps(Session& session) : session_(session), loss_scale_(loss_scale_options(session)) {}
+TrialSteps::TrialSteps(Session& session)
+    : session_(session), loss_scale_(loss_scale_options(session)), step_(session.task().busiest_step()) {}
 
 // The places of this rank's micro-batches: the step is that of all ranks, as in a run.
 std::vector<MicroBatchPlace> TrialSteps::places(uint64_t each) const {
@@ -202,7 +205,7 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
   }
   result.pass_seconds = now_seconds() - began;
   const pl_step_report report =
-      strategy.collect(strategy.step(step_args(session_, learning_rate, loss_scale_)));
+      strategy.collect(strategy.step(step_args(session_, step_, learning_rate, loss_scale_)));
   result.seconds = now_seconds() - began;
   result.loss = observe::without_sign_if_nan(weight > 0 ? report.loss_sum / weight : 0);
   result.finite = report.finite != 0;

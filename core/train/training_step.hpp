@@ -77,8 +77,8 @@ void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace 
 void go_through_units(Session& session, const plugins::Batch& batch, MicroBatchPlace place,
                       const GlobalOutputs* outputs);
 
-// The arguments of the update at the end of a step.
-pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale);
+// The arguments of the update at the end of a step, which counts from 0.
+pl_step_args step_args(Session& session, uint64_t step, double learning_rate, const LossScale& loss_scale);
 
 // Real training steps outside of a run: nothing is recorded, evaluated or saved.
 struct TrialStep {
@@ -108,7 +108,7 @@ class TrialSteps {
 
   Session& session_;
   LossScale loss_scale_;
-  uint64_t step_ = 0;
+  uint64_t step_;  // begins with the one that takes the most memory
 };
 
 }  // namespace pipeline::train

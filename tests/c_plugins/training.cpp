@@ -23,9 +23,9 @@ class Rank {
     task_ = std::make_unique<Task>(task_plugin_, task_context_, &task_config_);
     task_->open();
     const Optimizer optimizer{"sgd", {{"momentum", 0.9}, {"nesterov", 0}, {"weight_decay", 0}}};
-    strategy_ =
-        std::make_unique<Strategy>(strategy_plugin_, strategy_context_, &strategy_config_,
-                                   task_->parameters(), optimizer, group_ ? &group_->view() : nullptr);
+    strategy_ = std::make_unique<Strategy>(strategy_plugin_, strategy_context_, &strategy_config_,
+                                           task_->parameters(), std::span(&optimizer, 1),
+                                           group_ ? &group_->view() : nullptr);
     strategy_->load_state([&](const pl_piece& piece, void* out) { initial(piece, static_cast<float*>(out)); },
                           true);
     for (std::uint64_t i = 0; i < task_->parameters().size(); ++i) {

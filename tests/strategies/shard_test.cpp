@@ -67,7 +67,7 @@ TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
         std::make_unique<Optimizer>(context(), rules(kind), whole.layout, whole.values, 0, at::kCPU);
     const GradientScale scale{.divisor = at::scalar_tensor(1.7f, at::kFloat), .found_inf = {}};
     for (uint64_t step = 0; step < 5; ++step) {
-      reference->advance(scale);
+      reference->advance({scale});
       reference->update(whole.layout->groups()[0], whole.gradients(step), 0.01, scale);
     }
 
@@ -83,8 +83,8 @@ TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
         for (const GradientRun& run : arena.gradients(step)) {
           flat.narrow(0, run.offset, run.gradient.numel()).copy_(run.gradient);
         }
-        left->advance(scale);
-        right->advance(scale);
+        left->advance({scale});
+        right->advance({scale});
         left->update(arena.layout->groups()[0], {{0, flat.narrow(0, 0, cut)}}, 0.01, scale);
         right->update(arena.layout->groups()[0], {{cut, flat.narrow(0, cut, end - cut)}}, 0.01, scale);
       }
@@ -130,10 +130,10 @@ std::vector<at::Tensor> moved_by_plugin(const std::vector<GradientScale>& scales
     GradientRuns runs = arena.gradients(step);
     if (scales[step].found_inf && scales[step].found_inf->item<float>() != 0)
       runs[0].gradient.fill_(INFINITY);
-    optimizer.advance(scales[step]);
+    optimizer.advance({scales[step]});
     optimizer.update(arena.layout->groups()[0], runs, 0.01, scales[step]);
   }
-  std::vector<at::Tensor> all{arena.values, optimizer.step_count()};
+  std::vector<at::Tensor> all{arena.values, optimizer.step_counts()};
   for (const ArenaPart& part : optimizer.state()) all.push_back(part.values);
   api->destroy(rule);
   return all;

@@ -123,7 +123,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
     parameters.push_back(parameter);
   }
   strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,
-                                                  optimizer, options.group);
+                                                  std::span(&optimizer, 1), options.group);
 }
 
 StrategyRun::~StrategyRun() = default;

@@ -27,11 +27,13 @@ double root_mean_square(std::span<const float> values) {
   return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-Indices trainable(OpenTask& open) {
+// Those that the loss trains.
+Indices trainable(OpenTask& open, uint32_t loss) {
   Indices indices;
   const std::vector<pl_parameter>& parameters = open.task().parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].flags & PL_PARAMETER_TRAINABLE && element_count(parameters[i]) > 0)
+    if (parameters[i].flags & PL_PARAMETER_TRAINABLE && parameters[i].loss == loss &&
+        element_count(parameters[i]) > 0)
       indices.push_back(i);
   return indices;
 }
@@ -43,9 +45,10 @@ Indices trainable(OpenTask& open) {
 // with each other and not with it.
 class FiniteDifferences {
  public:
-  explicit FiniteDifferences(OpenTask& open, const Batch& batch) : open_(open), batch_(batch) {
+  FiniteDifferences(OpenTask& open, const Batch& batch, uint64_t idle_losses)
+      : open_(open), batch_(batch), how_{.idle_losses = idle_losses} {
     const auto begin = std::chrono::steady_clock::now();
-    open_.train(batch_);
+    open_.train(batch_, how_);
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     noise_ = 8 * 0x1p-24 * std::abs(open_.loss());
     for (size_t i = 0; i < open_.task().parameters().size(); ++i) {
@@ -86,7 +89,7 @@ class FiniteDifferences {
     };
     const auto move = [&](double by) {
       for (size_t k = 0; k < moved.size(); ++k) step(moved[k], home[k], by);
-      open_.train(batch_);
+      open_.train(batch_, how_);
       return open_.loss();
     };
     keep(home);
@@ -118,6 +121,7 @@ class FiniteDifferences {
 
   OpenTask& open_;
   const Batch& batch_;
+  const OpenTask::TrainHow how_;
   double seconds_ = 0, noise_ = 0;
   std::vector<std::vector<float>> gradients_;
 };
@@ -132,12 +136,10 @@ std::vector<Indices> parts_of(const Indices& all, double seconds_each) {
   return parts;
 }
 
-void gradients_are_those_of_the_loss(const CheckArgs& args) {
-  OpenTask open(args);
-  const Batch batch = open.load(open.some_ids());
-  FiniteDifferences differences(open, batch);
+void check_gradients(OpenTask& open, FiniteDifferences& differences, uint32_t loss) {
   Indices lost, given;
-  for (const size_t index : trainable(open)) (differences.is_zero(index) ? lost : given).push_back(index);
+  for (const size_t index : trainable(open, loss))
+    (differences.is_zero(index) ? lost : given).push_back(index);
   std::vector<Indices> parts = parts_of(given, differences.seconds());
   if (!lost.empty()) parts.push_back(lost);
   for (const Indices& part : parts) {
@@ -155,6 +157,18 @@ void gradients_are_those_of_the_loss(const CheckArgs& args) {
         "the gradient of {} is not that of the loss: {} (one that is stopped on purpose, as by detach(), "
         "shows here, too)",
         name, problem);
+  }
+}
+
+void gradients_are_those_of_the_loss(const CheckArgs& args) {
+  OpenTask open(args);
+  const Batch batch = open.load(open.some_ids());
+  const uint64_t losses = std::max<uint64_t>(open.task().losses().size(), 1);
+  for (uint32_t loss = 0; loss < losses; ++loss) {
+    // By itself, since other losses may depend on its parameters, too.
+    const uint64_t others = losses == 1 ? 0 : ~(uint64_t{1} << loss);
+    FiniteDifferences differences(open, batch, others);
+    check_gradients(open, differences, loss);
   }
 }
 

@@ -221,6 +221,7 @@ std::vector<float> OpenTask::train(const Batch& batch, const TrainHow& how) {
   args.seed = kSeed;
   args.gradients = &sink;
   args.outputs = how.outputs;
+  args.idle_losses = how.idle_losses;
   watch("train", [&] { loss_ = task_.train(batch, args); });
   check_reports();
   std::vector<float> result{static_cast<float>(loss())};

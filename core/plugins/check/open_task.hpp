@@ -71,7 +71,8 @@ class OpenTask {
     const pl_tensor* outputs = nullptr;  // of all samples of its step, of which the batch has the first;
                                          // NULL: it is the whole step
     double scale = 1;
-    bool clear = true;  // trains from zero gradients
+    bool clear = true;         // trains from zero gradients
+    uint64_t idle_losses = 0;  // bits of those without a turn
   };
   // The loss and all gradients.
   std::vector<float> train(const Batch& batch, const TrainHow& how);

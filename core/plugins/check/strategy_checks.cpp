@@ -121,7 +121,7 @@ class Bench {
 
   void create(const Optimizer& optimizer) {
     strategy_ = std::make_unique<Strategy>(subject_.plugin(), subject_.context(), subject_.config(),
-                                           std::span(&parameter_, 1), optimizer, nullptr);
+                                           std::span(&parameter_, 1), std::span(&optimizer, 1), nullptr);
   }
 
   Subject subject_;

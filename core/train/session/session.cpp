@@ -387,7 +387,7 @@ void Session::create_strategy() {
   set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
-  const plugins::Optimizer& rules = rules_->create(config_, *task_, optimizer_context_);
+  const std::vector<plugins::Optimizer>& rules = rules_->create(config_, *task_, optimizer_context_);
   keep_frozen_in(config_.options().train.frozen_precision);
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,

@@ -42,14 +42,14 @@ class UpdateRules {
   // "Muon": what updates the matrices of hidden layers alone; empty: there is no such rule.
   const std::string& of_matrices() const { return of_matrices_; }
 
-  // The rules as strategies take them: `context`, in which a plugin's rule is made, and this object must
-  // outlive them. Throws ConfigError where the task trains nothing that a rule is for. Called once.
-  const plugins::Optimizer& create(const config::Config& config, plugins::Task& task,
-                                   const pl_context& context);
-  const plugins::Optimizer& created() const { return optimizer_; }
+  // The rules as strategies take them, by loss: `context`, in which a plugin's rule is made, and this object
+  // must outlive them. Throws ConfigError where the task trains nothing that a rule is for. Called once.
+  const std::vector<plugins::Optimizer>& create(const config::Config& config, plugins::Task& task,
+                                                const pl_context& context);
+  const std::vector<plugins::Optimizer>& created() const { return of_losses_; }
 
  private:
-  void add_average(const config::AverageOptions& average);
+  static void add_average(plugins::Optimizer& optimizer, const config::AverageOptions& average);
   void require_matrices(const config::Config& config, plugins::Task& task) const;
 
   bool training_;
@@ -58,6 +58,7 @@ class UpdateRules {
   std::string of_matrices_;
   std::unique_ptr<plugins::UpdateRule> rule_;
   plugins::Optimizer optimizer_;
+  std::vector<plugins::Optimizer> of_losses_;
 };
 
 // What a process computes with: its device, its precision, its threads, and what LibTorch and its libraries

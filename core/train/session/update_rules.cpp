@@ -1,10 +1,13 @@
 #include "core/train/session/session.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -43,6 +46,28 @@ plugins::Optimizer known_rule(const std::string& kind, const config::RuleOptions
   return rule;
 }
 
+// The run's rule with the loss's own options.
+plugins::Optimizer rule_of(const plugins::Loss& loss, plugins::Optimizer rule, const std::string& task) {
+  std::vector<plugins::Optimizer*> all{&rule};
+  for (plugins::Optimizer& other : rule.of_hidden_matrices) all.push_back(&other);
+  for (const auto& [name, value] : loss.options) {
+    bool is_known = false;
+    std::set<std::string> known;
+    for (plugins::Optimizer* each : all)
+      for (auto& [key, its] : each->options) {
+        known.insert(key);
+        if (key != name) continue;
+        its = value;
+        is_known = true;
+      }
+    if (!is_known)
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{}: loss '{}' sets {} = {}, which is no option of the optimizer {}: it has {}",
+                              task, loss.name, name, value, rule.name, fmt::join(known, ", ")));
+  }
+  return rule;
+}
+
 }  // namespace
 
 UpdateRules::UpdateRules(const config::Config& config, const plugins::Plugin* plugin, bool training)
@@ -67,8 +92,8 @@ void UpdateRules::check_options(const config::Config& config, const config::Find
       config.plugin("optimizer", plugin_ ? plugin_->options() : std::span<const pl_option>(), owners));
 }
 
-const plugins::Optimizer& UpdateRules::create(const config::Config& config, plugins::Task& task,
-                                              const pl_context& context) {
+const std::vector<plugins::Optimizer>& UpdateRules::create(const config::Config& config, plugins::Task& task,
+                                                           const pl_context& context) {
   if (training_ && !of_matrices_.empty()) require_matrices(config, task);
   if (plugin_ != nullptr) {
     rule_ = std::make_unique<plugins::UpdateRule>(*plugin_, context, &*plugin_config_);
@@ -85,19 +110,22 @@ const plugins::Optimizer& UpdateRules::create(const config::Config& config, plug
   } else {
     optimizer_ = known_rule(config.options().optimizer.kind, config.options().rule);
   }
-  add_average(config.options().average);
-  return optimizer_;
+  for (const plugins::Loss& loss : task.losses())
+    of_losses_.push_back(rule_of(loss, optimizer_, task.plugin().label()));
+  if (of_losses_.empty()) of_losses_.push_back(optimizer_);
+  for (plugins::Optimizer& optimizer : of_losses_) add_average(optimizer, config.options().average);
+  return of_losses_;
 }
 
-void UpdateRules::add_average(const config::AverageOptions& average) {
+void UpdateRules::add_average(plugins::Optimizer& optimizer, const config::AverageOptions& average) {
   if (average.decay == 0) return;
   const auto add = [&](plugins::Optimizer& rule) {
     rule.options["ema_decay"] = average.decay;
     rule.options["ema_every"] = static_cast<double>(average.every);
     rule.options["ema_start"] = static_cast<double>(average.start);
   };
-  add(optimizer_);
-  for (plugins::Optimizer& other : optimizer_.of_hidden_matrices) add(other);
+  add(optimizer);
+  for (plugins::Optimizer& other : optimizer.of_hidden_matrices) add(other);
 }
 
 void UpdateRules::require_matrices(const config::Config& config, plugins::Task& task) const {

@@ -155,6 +155,7 @@ void warn_of_unused_options(const Session& session) {
 void warn_of_unused_parameters(Session& session, uint64_t steps) {
   constexpr size_t kNamed = 5;
   const std::span<const pl_parameter> parameters = session.task().parameters();
+  const std::vector<plugins::Loss>& losses = session.task().losses();
   const double decay = session.options().rule.weight_decay;
   std::vector<std::string_view> names;
   size_t trainable = 0;
@@ -163,6 +164,9 @@ void warn_of_unused_parameters(Session& session, uint64_t steps) {
     if (!(parameters[i].flags & PL_PARAMETER_TRAINABLE)) continue;
     ++trainable;
     if (session.strategy().had_gradient(i)) continue;
+    if (!losses.empty() &&
+        std::max(losses[parameters[i].loss].first, losses[parameters[i].loss].every) > steps)
+      continue;  // its loss may have had no turn
     names.push_back(view(parameters[i].name));
     shrink = shrink || (decay > 0 && (parameters[i].flags & PL_PARAMETER_DECAY));
   }

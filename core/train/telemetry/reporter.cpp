@@ -172,7 +172,7 @@ std::unique_ptr<Records> open_records(const Session& session, const RunFolder& f
 }
 
 Reporter::Reporter(observe::Log& log, Records& records, Options options)
-    : log_(log), options_(options), records_(records), peak_flops_(options.peak_flops) {}
+    : log_(log), options_(std::move(options)), records_(records), peak_flops_(options_.peak_flops) {}
 
 void Reporter::step(const StepRecord& record, double elapsed_seconds, MemoryUse memory) {
   recent_.push_back(record);
@@ -240,8 +240,11 @@ std::string Reporter::line(const StepRecord& record, double elapsed_seconds, Mem
   const double seconds = std::max(rates.seconds, 1e-9);
   std::string text = options_.total_steps > 0 ? fmt::format("step {}/{}", record.step, options_.total_steps)
                                               : fmt::format("step {}", record.step);
-  text += fmt::format("  loss {:.4f}  lr {:.2e}  norm {:.2f}", record.loss, record.learning_rate,
-                      record.grad_norm);
+  text += fmt::format("  loss {:.4f}", record.loss);
+  for (const auto& [name, value] : record.task_metrics)
+    if (std::ranges::find(options_.losses, name) != options_.losses.end())
+      text += fmt::format("  {} {:.4f}", name, value);
+  text += fmt::format("  lr {:.2e}  norm {:.2f}", record.learning_rate, record.grad_norm);
   if (record.skipped) text += " (skipped)";
   text += rates.tokens > 0 ? fmt::format("  {} tokens/s", observe::human_count(rates.tokens / seconds))
                            : fmt::format("  {} samples/s", observe::human_count(rates.samples / seconds));

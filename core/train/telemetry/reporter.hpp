@@ -76,6 +76,7 @@ class Reporter {
     uint64_t every = 10;       // plain lines, in steps
     double peak_flops = 0;     // of all devices, as measured; 0: unknown, MFU is left out
     bool dynamic_loss_scale = false;
+    std::vector<std::string> losses = {};  // figures of the task that are shown beside their sum
   };
 
   // `records` gets a line for every step.

@@ -47,12 +47,14 @@ void for_each_piece(const Layout& layout, const std::vector<Parameter>& paramete
   }
 }
 
-Piece step_piece(const int64_t* data) {
+// `counts`: by loss. One alone is a scalar.
+Piece step_piece(const at::Tensor& counts) {
   Piece piece;
   piece.kind = kStep;
-  piece.count = 1;
+  if (counts.numel() > 1) piece.shape = {counts.sizes().data(), counts.sizes().size()};
+  piece.count = static_cast<uint64_t>(counts.numel());
   piece.dtype = kInt64;
-  piece.data = data;
+  piece.data = counts.const_data_ptr();
   return piece;
 }
 
@@ -82,11 +84,11 @@ class ArenaSnapshot : public Snapshot {
  public:
   ArenaSnapshot(std::shared_ptr<const Layout> layout,
                 std::shared_ptr<const std::vector<Parameter>> parameters, std::vector<ArenaPart> parts,
-                std::optional<int64_t> step)
+                at::Tensor step_counts)
       : layout_(std::move(layout)),
         parameters_(std::move(parameters)),
         parts_(std::move(parts)),
-        step_(step) {}
+        step_counts_(std::move(step_counts)) {}
 
   void visit(const Visitor& visitor) const override {
     for (const ArenaPart& part : parts_) {
@@ -98,14 +100,14 @@ class ArenaSnapshot : public Snapshot {
         visitor(piece);
       });
     }
-    if (step_) visitor(step_piece(&*step_));
+    if (step_counts_.defined()) visitor(step_piece(step_counts_));
   }
 
  private:
   std::shared_ptr<const Layout> layout_;
   std::shared_ptr<const std::vector<Parameter>> parameters_;
   std::vector<ArenaPart> parts_;
-  std::optional<int64_t> step_;
+  at::Tensor step_counts_;
 };
 
 class NoPieces : public Snapshot {
@@ -151,7 +153,7 @@ at::Tensor staged_copy(const at::Tensor& values, int64_t piece) {
 ArenaState::ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters)
     : layout_(std::move(layout)), parameters_(std::make_shared<const std::vector<Parameter>>(parameters)) {}
 
-std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
+std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_counts,
                                                bool copy) const {
   wait_for_device(parts);
   for (ArenaPart& part : parts) {
@@ -164,9 +166,9 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
       part.values = part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy);
     }
   }
-  std::optional<int64_t> step;
-  if (step_count.defined()) step = static_cast<int64_t>(step_count.item<float>());
-  return std::make_unique<ArenaSnapshot>(layout_, parameters_, std::move(parts), step);
+  return std::make_unique<ArenaSnapshot>(
+      layout_, parameters_, std::move(parts),
+      step_counts.defined() ? step_counts.to(at::kCPU, at::kLong) : at::Tensor());
 }
 
 void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
@@ -192,10 +194,10 @@ void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
   });
 }
 
-int64_t ArenaState::read_step_count(const StateReader& reader) {
-  int64_t step = 0;
-  reader.read(step_piece(nullptr), &step);
-  return step;
+at::Tensor ArenaState::read_step_counts(const StateReader& reader) const {
+  const at::Tensor counts = at::zeros({static_cast<int64_t>(layout_->losses())}, at::kLong);
+  if (!reader.values_only()) reader.read(step_piece(counts), counts.mutable_data_ptr());
+  return counts;
 }
 
 ValueArena::ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device)

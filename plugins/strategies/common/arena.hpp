@@ -36,16 +36,17 @@ class ArenaState {
  public:
   ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters);
 
-  // Returns a snapshot of `parts` and the step count (undefined: another rank has the count). copy: later
+  // Returns a snapshot of `parts` and the step counts by loss (undefined: another rank has them). copy: later
   // changes do not show; otherwise the snapshot refers to parts that are float32 in host memory. To what is
   // frozen, which nothing changes, it refers in either case: the device's is copied and the narrow widened
   // when they are visited, a parameter at a time, for the host may not have room for all of it.
-  std::unique_ptr<Snapshot> snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
+  std::unique_ptr<Snapshot> snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_counts,
                                      bool copy) const;
 
   // Fills `part` from the reader, in pieces where it is not float32 in host memory. Leaves padding unchanged.
   void read(const StateReader& reader, const ArenaPart& part) const;
-  static int64_t read_step_count(const StateReader& reader);
+  // By loss; zeros where the reader has values only.
+  at::Tensor read_step_counts(const StateReader& reader) const;
 
  private:
   std::shared_ptr<const Layout> layout_;

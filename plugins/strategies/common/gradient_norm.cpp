@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -69,35 +70,24 @@ void copy_elements(const GradientRuns& runs, int64_t begin, const at::Tensor& in
 
 constexpr double kClipEpsilon = 1e-6;  // as torch.nn.utils.clip_grad_norm_
 
-Verdict judge_on_host(double sum_of_squares, const pl_step_args& args) {
-  const double norm = std::sqrt(sum_of_squares) * args.inverse_scale;
-  const bool finite = std::isfinite(norm);
+bool has_turn(int64_t loss, const pl_step_args& args) { return (args.idle_losses >> loss & 1) == 0; }
+
+std::optional<at::Tensor> divisor_on_host(double squares, const pl_step_args& args) {
+  const double norm = std::sqrt(squares) * args.inverse_scale;
   const double clip = args.clip_norm > 0 ? std::min(1.0, args.clip_norm / (norm + kClipEpsilon)) : 1.0;
-  Verdict verdict;
-  verdict.grad_norm = at::scalar_tensor(norm, at::kDouble);
-  verdict.finite = at::scalar_tensor(finite ? 1.0 : 0.0, at::kDouble);
-  verdict.skip = !finite;
   const auto divisor = static_cast<float>(1 / (args.inverse_scale * clip));
-  if (divisor != 1) verdict.scale.divisor = at::scalar_tensor(divisor, at::kFloat);
-  verdict.scale.limit = args.clip_value;
-  return verdict;
+  return divisor != 1 ? std::optional(at::scalar_tensor(divisor, at::kFloat)) : std::nullopt;
 }
 
-Verdict judge_on_device(const at::Tensor& sum_of_squares, const pl_step_args& args) {
-  Verdict verdict;
-  verdict.grad_norm = sum_of_squares.sqrt().mul_(args.inverse_scale);
-  verdict.finite = verdict.grad_norm.isfinite().to(at::kDouble);
-  verdict.scale.found_inf = verdict.finite.neg().add_(1).to(at::kFloat);
-  verdict.scale.limit = args.clip_value;
+std::optional<at::Tensor> divisor_on_device(const at::Tensor& squares, const pl_step_args& args) {
   // Without a divisor the kernel need not write the gradients back.
-  if (!(args.clip_norm > 0) && args.inverse_scale == 1) return verdict;
-  at::Tensor divisor = at::full_like(verdict.grad_norm, 1 / args.inverse_scale);
+  if (!(args.clip_norm > 0) && args.inverse_scale == 1) return std::nullopt;
+  at::Tensor divisor = at::full_like(squares, 1 / args.inverse_scale);
   if (args.clip_norm > 0) {
-    divisor =
-        divisor.div_(verdict.grad_norm.add(kClipEpsilon).reciprocal_().mul_(args.clip_norm).clamp_max_(1.0));
+    const at::Tensor norm = squares.sqrt().mul_(args.inverse_scale);
+    divisor.div_(norm.add_(kClipEpsilon).reciprocal_().mul_(args.clip_norm).clamp_max_(1.0));
   }
-  verdict.scale.divisor = divisor.to(at::kFloat);
-  return verdict;
+  return divisor.to(at::kFloat);
 }
 
 }  // namespace
@@ -138,6 +128,19 @@ at::Tensor in_order_sum(const at::Tensor& sums) {
   return at::scalar_tensor(total, at::kDouble);
 }
 
+at::Tensor squares_by_loss(const at::Tensor& sums, const Layout& layout) {
+  if (layout.losses() == 1) return in_order_sum(sums).view({1});
+  std::vector<at::Tensor> by_loss;
+  for (uint32_t loss = 0; loss < layout.losses(); ++loss) {
+    std::vector<at::Tensor> its{sums.narrow(0, 0, 0)};
+    for (const Group& group : layout.groups())
+      if (group.loss == loss)
+        its.push_back(sums.narrow(0, group.begin / kChunk, (group.end - group.begin) / kChunk));
+    by_loss.push_back(in_order_sum(at::cat(its)));
+  }
+  return at::stack(by_loss);
+}
+
 at::Tensor sum_of_squares(const GradientRuns& runs, at::Device device) {
   if (runs.empty()) return at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   std::vector<at::Tensor> gradients;
@@ -145,7 +148,7 @@ at::Tensor sum_of_squares(const GradientRuns& runs, at::Device device) {
   return at::stack(at::_foreach_norm(gradients, 2, at::kDouble)).square_().sum();
 }
 
-Verdict judge(const at::Tensor& sum_of_squares, const pl_step_args& args) {
+Verdict judge(const at::Tensor& squares, const pl_step_args& args) {
   if (!(args.inverse_scale > 0) || !std::isfinite(args.inverse_scale)) {
     fail("step: inverse_scale = ", args.inverse_scale, ": must be above 0 and finite");
   }
@@ -153,8 +156,30 @@ Verdict judge(const at::Tensor& sum_of_squares, const pl_step_args& args) {
   if (!(args.clip_value >= 0)) fail("step: clip_value = ", args.clip_value, ": must be 0 (off) or more");
   if (args.clip_norm > 0 && args.clip_value > 0)
     fail("step: clip_norm and clip_value: one of them must be 0");
-  return sum_of_squares.is_cpu() ? judge_on_host(sum_of_squares.item<double>(), args)
-                                 : judge_on_device(sum_of_squares, args);
+  Verdict verdict;
+  at::Tensor sum;
+  for (int64_t loss = 0; loss < squares.numel(); ++loss) {
+    verdict.scales.emplace_back();
+    if (!has_turn(loss, args)) continue;
+    const at::Tensor its = squares[loss];
+    sum = sum.defined() ? sum.add(its) : its;
+    verdict.scales.back() = {.divisor = its.is_cpu() ? divisor_on_host(*its.const_data_ptr<double>(), args)
+                                                     : divisor_on_device(its, args),
+                             .limit = args.clip_value,
+                             .found_inf = {}};
+  }
+  if (!sum.defined())
+    fail("step: idle_losses = ", args.idle_losses, ": one of ", squares.numel(), " losses must have a turn");
+  verdict.grad_norm = sum.sqrt().mul_(args.inverse_scale);
+  verdict.finite = verdict.grad_norm.isfinite().to(at::kDouble);
+  if (squares.is_cpu()) {
+    verdict.skip = verdict.finite.item<double>() == 0;
+    return verdict;
+  }
+  const at::Tensor found_inf = verdict.finite.neg().add_(1).to(at::kFloat);
+  for (std::optional<GradientScale>& scale : verdict.scales)
+    if (scale) scale->found_inf = found_inf;
+  return verdict;
 }
 
 }  // namespace pipeline::strategies

@@ -22,18 +22,22 @@ at::Tensor chunk_sums_by_blocks(const GradientRuns& runs, int64_t begin, int64_t
 // The chunks' sum, added in index order: a scalar.
 at::Tensor in_order_sum(const at::Tensor& sums);
 
+// By loss: in_order_sum() of its chunks, of `sums` of the whole arena. One-dimensional.
+at::Tensor squares_by_loss(const at::Tensor& sums, const Layout& layout);
+
 // The sum of squares of all elements as a scalar in double, in whatever order is fastest.
 at::Tensor sum_of_squares(const GradientRuns& runs, at::Device device);
 
-// What the norm of a step's gradients means for its update.
+// What the norms of a step's gradients mean for its update. Each loss is clipped by its own.
 struct Verdict {
-  at::Tensor grad_norm;  // after inverse_scale, before clipping; scalars in double, on the device
+  at::Tensor grad_norm;  // of all that have a turn, after inverse_scale, before clipping; scalars in double,
+                         // on the device
   at::Tensor finite;     // 1 or 0
-  GradientScale scale;   // undoes the loss scale and clips
+  LossScales scales;     // undo the loss scale and clip
   bool skip = false;     // already known on the host: do not update
 };
 
-// Does not wait for the device: there the update itself checks found_inf.
-Verdict judge(const at::Tensor& sum_of_squares, const pl_step_args& args);
+// `squares`: sums of squares by loss. Does not wait for the device: there the update itself checks found_inf.
+Verdict judge(const at::Tensor& squares, const pl_step_args& args);
 
 }  // namespace pipeline::strategies

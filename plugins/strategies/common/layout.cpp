@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace pipeline::strategies {
@@ -10,7 +11,10 @@ namespace pipeline::strategies {
 Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
     : alignment_(alignment), slot_index_(parameters.size()) {
   std::set<uint32_t> units;
-  for (const Parameter& parameter : parameters) units.insert(parameter.unit);
+  for (const Parameter& parameter : parameters) {
+    units.insert(parameter.unit);
+    losses_ = std::max<size_t>(losses_, parameter.loss + 1);
+  }
   for (const uint32_t unit : units) place_region(parameters, unit, true, Stored::kWide);
   trainable_slots_ = slots_.size();
   trainable_length_ = length_;
@@ -44,11 +48,11 @@ void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t uni
 void Layout::place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members) {
   // Groups in the order in which their first parameter comes.
   std::vector<std::vector<size_t>> groups;
-  std::map<std::pair<double, uint32_t>, size_t> known;
+  std::map<std::tuple<double, uint32_t, uint32_t>, size_t> known;
   for (const size_t index : members) {
     const Parameter& parameter = parameters[index];
     const auto [found, is_new] =
-        known.try_emplace({parameter.lr_multiplier, parameter.optimizer}, groups.size());
+        known.try_emplace({parameter.lr_multiplier, parameter.optimizer, parameter.loss}, groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(index);
   }
@@ -58,7 +62,8 @@ void Layout::place_groups(const std::vector<Parameter>& parameters, const std::v
     const int64_t begin = length_;
     for (const size_t index : group) place(parameters, index);
     length_ = round_up(length_, kChunk);
-    groups_.push_back({first.lr_multiplier, first.optimizer, first_slot, group.size(), begin, length_});
+    groups_.push_back(
+        {first.lr_multiplier, first.optimizer, first.loss, first_slot, group.size(), begin, length_});
   }
 }
 

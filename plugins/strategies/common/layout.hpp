@@ -37,6 +37,7 @@ struct Slot {
 struct Group {
   double lr_multiplier;
   uint32_t optimizer;  // index of its rule
+  uint32_t loss;       // that trains it
   size_t first_slot;
   size_t slot_count;
   int64_t begin;  // elements of the arena, multiples of kChunk
@@ -67,6 +68,7 @@ class Layout {
   const std::vector<Slot>& slots() const { return slots_; }  // by offset
   const std::vector<Group>& groups() const { return groups_; }
   const std::vector<Region>& regions() const { return regions_; }  // by offset
+  size_t losses() const { return losses_; }                        // at least 1
   size_t trainable_slots() const { return trainable_slots_; }      // they come first
   int64_t trainable_length() const { return trainable_length_; }   // elements, a multiple of the alignment
   int64_t begin(Stored how) const { return begins_[static_cast<size_t>(how)]; }
@@ -87,6 +89,7 @@ class Layout {
   void place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable, Stored how);
 
   int64_t alignment_;
+  size_t losses_ = 1;
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
   std::vector<Region> regions_;

@@ -18,10 +18,13 @@ Optimizer::Optimizer(const Context& context, const std::vector<OptimizerRule>& r
                      std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin,
                      at::Device device, bool state_on_host)
     : layout_(std::move(layout)),
+      shares_(layout_->losses()),
       master_(std::move(master)),
       begin_(begin),
       device_(device),
-      step_count_(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device))) {
+      step_counts_(at::zeros({static_cast<int64_t>(layout_->losses())},
+                             at::TensorOptions().dtype(at::kFloat).device(device))),
+      counts_(step_counts_.unbind()) {
   if (rules.empty()) fail("there is no optimizer");
   for (OptimizerRule rule : rules) {
     average_ = MovingAverage::take(rule);
@@ -36,10 +39,12 @@ void Optimizer::make_segments(bool on_host) {
   for (const Group& group : layout_->groups()) {
     if (group.end <= begin_ || group.begin >= end) continue;
     std::vector<StateKind> kinds = rule(group).kinds();
-    if (!segments_.empty() && segments_.back().kinds == kinds) continue;
+    if (!segments_.empty() && segments_.back().loss == group.loss && segments_.back().kinds == kinds)
+      continue;
     const int64_t first = segments_.empty() ? begin_ : group.begin;
     if (!segments_.empty()) segments_.back().end = first;
-    segments_.push_back({.begin = first, .end = end, .kinds = std::move(kinds), .state = {}});
+    segments_.push_back(
+        {.begin = first, .end = end, .loss = group.loss, .kinds = std::move(kinds), .state = {}});
   }
   auto options = at::TensorOptions().dtype(at::kFloat).device(device_);
   if (on_host) options = options.device(at::kCPU).pinned_memory(true);
@@ -125,10 +130,14 @@ pl_dtype Optimizer::state_dtype() const {
   return least;
 }
 
-void Optimizer::advance(const GradientScale& scale) {
-  step_count_.add_(1);
-  if (scale.found_inf) step_count_.sub_(*scale.found_inf);
-  if (average_) share_ = average_->share(step_count_, scale);
+void Optimizer::advance(const LossScales& scales) {
+  for (size_t loss = 0; loss < counts_.size(); ++loss) {
+    const std::optional<GradientScale>& scale = scales.at(loss);
+    if (!scale) continue;
+    counts_[loss].add_(1);
+    if (scale->found_inf) counts_[loss].sub_(*scale->found_inf);
+    if (average_) shares_[loss] = average_->share(counts_[loss], *scale);
+  }
 }
 
 const Optimizer::Segment& Optimizer::segment_of(int64_t offset) const {
@@ -164,7 +173,7 @@ Optimizer::Called Optimizer::call(Slot slot, const Group& group, GradientRuns ru
                     .values = std::vector<at::Tensor>((2 + kinds) * count),
                     .scales = std::vector<at::Tensor>(kinds * count),
                     .learning_rate = learning_rate * group.lr_multiplier,
-                    .step_count = step_count_,
+                    .step_count = counts_[group.loss],
                     .scale = scale};
   std::vector<std::pair<at::Tensor, at::Tensor>> away;  // what is kept on the host, and on the device
   const auto on_device = [&](const at::Tensor& home) {
@@ -189,22 +198,24 @@ Optimizer::Called Optimizer::call(Slot slot, const Group& group, GradientRuns ru
   return {std::move(runs), update.wrote_narrow};
 }
 
-void Optimizer::add_to_average(const GradientRuns& runs) {
+void Optimizer::add_to_average(const Group& group, const GradientRuns& runs) {
   if (!average_) return;
+  const at::Tensor& share = shares_[group.loss];
   for (const GradientRun& run : runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
     at::Tensor average = views.state.back().values;
     if (average.device() == views.weights.device() && average.device() == device_)
-      average.lerp_(views.weights, share_);
+      average.lerp_(views.weights, share);
     else  // one of them is on the host
-      average.copy_(at::lerp(average.to(device_), views.weights.to(device_), share_));
+      average.copy_(at::lerp(average.to(device_), views.weights.to(device_), share));
   }
 }
 
 void Optimizer::swap_average() {
-  if (!average_ || step_count_.item<float>() == 0) return;
+  if (!average_) return;
   for (const Segment& segment : segments_) {
+    if (counts_[segment.loss].item<float>() == 0) continue;
     in_pieces(segment.end - segment.begin, [&](int64_t begin, int64_t length) {
       at::Tensor weights = master_.narrow(0, segment.begin + begin - begin_, length);
       at::Tensor average = segment.state.back().values.narrow(0, begin, length);
@@ -234,7 +245,7 @@ bool Optimizer::update(const Group& group, const GradientRuns& runs, double lear
   const Called called =
       call(&UpdateRule::update, group, runs, learning_rate,
            is_raw ? limit(runs, scale) : GradientScale{.divisor = {}, .found_inf = scale.found_inf});
-  add_to_average(runs);
+  add_to_average(group, runs);
   return called.wrote_narrow;
 }
 

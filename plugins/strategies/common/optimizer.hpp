@@ -40,12 +40,12 @@ class Optimizer {
   uint64_t state_bytes() const;
   pl_dtype state_dtype() const;  // of the narrowest
 
-  // Updates done: a float32 scalar on the device, used in the bias correction.
-  at::Tensor& step_count() { return step_count_; }
-  void set_step_count(int64_t count) { step_count_.fill_(count); }
+  // Updates done, by loss: float32 on the device, used in the bias correction.
+  const at::Tensor& step_counts() const { return step_counts_; }
+  void set_step_counts(const at::Tensor& counts) { step_counts_.copy_(counts); }
 
-  // To be called once per step, before update().
-  void advance(const GradientScale& scale);
+  // To be called once per step, before update(), which is for the losses that have a turn.
+  void advance(const LossScales& scales);
   // The runs belong to groups that are updated as `group` is, lie within the master weights and do not
   // overlap in memory: they may be overwritten. For a rule of matrices they are directions, transformed.
   // True: the narrow weights are up to date.
@@ -57,9 +57,10 @@ class Optimizer {
   const UpdateRule& rule(const Group& group) const { return rules_.at(group.optimizer); }
 
  private:
-  // Elements whose rules have state of the same kinds.
+  // Elements of one loss whose rules have state of the same kinds.
   struct Segment {
     int64_t begin, end;
+    uint32_t loss;
     std::vector<StateKind> kinds;  // of the rules
     std::vector<Kept> state;       // by kind, and behind them the moving average, if there is one
     StateKind kind(size_t i) const { return i < kinds.size() ? kinds[i] : StateKind{MovingAverage::kKind}; }
@@ -76,7 +77,7 @@ class Optimizer {
   const Segment& segment_of(int64_t offset) const;
   UpdateRuns::Place place_of(int64_t offset) const;
   static GradientScale limit(const GradientRuns& runs, GradientScale scale);
-  void add_to_average(const GradientRuns& runs);
+  void add_to_average(const Group& group, const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
   using Slot = void (UpdateRule::*)(UpdateRuns&) const;
   struct Called {
@@ -89,13 +90,14 @@ class Optimizer {
   std::shared_ptr<const Layout> layout_;
   std::deque<UpdateRule> rules_;
   std::optional<MovingAverage> average_;  // of all weights
-  at::Tensor share_;                      // what it moves by in this step
+  std::vector<at::Tensor> shares_;        // what it moves by in this step, by loss
   at::Tensor master_, narrow_;
   int64_t begin_;
   at::Device device_;
   std::vector<Segment> segments_;                       // by offset
   std::map<std::pair<int64_t, int64_t>, Views> views_;  // by offset and length
-  at::Tensor step_count_;
+  at::Tensor step_counts_;
+  std::vector<at::Tensor> counts_;  // views of it: scalars
 };
 
 }  // namespace pipeline::strategies

@@ -28,14 +28,19 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   }
 }
 
-void Replica::update(const GradientRuns& runs, double learning_rate, const GradientScale& scale) {
-  optimizer_->advance(scale);
+void Replica::update(const GradientRuns& runs, double learning_rate, const LossScales& scales) {
+  optimizer_->advance(scales);
   auto run = runs.begin();
   // One call for all that is updated in the same way, whatever its unit.
   std::vector<std::pair<const Group*, GradientRuns>> alike;
   for (const Group& group : layout_->groups()) {
+    if (!scales[group.loss]) {
+      run = std::find_if(run, runs.end(), [&](const GradientRun& next) { return next.offset >= group.end; });
+      continue;
+    }
     auto found = std::ranges::find_if(alike, [&](const auto& other) {
-      return other.first->optimizer == group.optimizer && other.first->lr_multiplier == group.lr_multiplier;
+      return other.first->optimizer == group.optimizer && other.first->loss == group.loss &&
+             other.first->lr_multiplier == group.lr_multiplier;
     });
     if (found == alike.end()) found = alike.insert(found, {&group, {}});
     GradientRuns& members = found->second;
@@ -50,6 +55,7 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
   }
   bool is_published = true;
   for (const auto& [group, members] : alike) {
+    const GradientScale& scale = *scales[group->loss];
     is_published &= optimizer_->rule(*group).is_of_matrices()
                         ? update_tensors(*group, members, learning_rate, scale)
                         : optimizer_->update(*group, members, learning_rate, scale);
@@ -90,7 +96,7 @@ void Replica::load(const StateReader& reader) {
   for (const ArenaPart& part : frozen()) state_.read(reader, part);
   publish();
   optimizer_->load(state_, reader);
-  optimizer_->set_step_count(reader.values_only() ? 0 : ArenaState::read_step_count(reader));
+  optimizer_->set_step_counts(state_.read_step_counts(reader));
 }
 
 std::unique_ptr<Snapshot> Replica::snapshot(uint32_t mode) const {
@@ -98,13 +104,13 @@ std::unique_ptr<Snapshot> Replica::snapshot(uint32_t mode) const {
   if ((mode & PL_SNAPSHOT_TRAINED) == 0)
     for (ArenaPart& part : frozen()) parts.push_back(std::move(part));
   for (ArenaPart& part : optimizer_->state()) parts.push_back(std::move(part));
-  return state_.snapshot(std::move(parts), optimizer_->step_count(), (mode & PL_SNAPSHOT_COPY) != 0);
+  return state_.snapshot(std::move(parts), optimizer_->step_counts(), (mode & PL_SNAPSHOT_COPY) != 0);
 }
 
 std::vector<at::Tensor> Replica::tensors() const {
   std::vector<at::Tensor> tensors{master_};
   for (const ArenaPart& part : frozen()) tensors.push_back(part.values);
-  tensors.push_back(optimizer_->step_count().view({1}));
+  tensors.push_back(optimizer_->step_counts());
   for (at::Tensor& tensor : optimizer_->state_tensors()) tensors.push_back(std::move(tensor));
   return tensors;
 }
@@ -126,12 +132,13 @@ uint64_t finish_step(Replica& replica, const StepSums& sums, const pl_step_args&
                      ReportQueue& reports) {
   const at::Device device = replica.device();
   // The chunks cost nothing on the CPU, elsewhere a copy.
-  const bool chunked = device.is_cpu() || fixed_order;
+  const Layout& layout = *replica.layout();
+  const bool chunked = device.is_cpu() || fixed_order || layout.losses() > 1;
   const at::Tensor squares =
-      chunked ? in_order_sum(chunk_sums(sums.gradients, 0, replica.layout()->trainable_length(), device))
-              : sum_of_squares(sums.gradients, device);
+      chunked ? squares_by_loss(chunk_sums(sums.gradients, 0, layout.trainable_length(), device), layout)
+              : sum_of_squares(sums.gradients, device).view({1});
   const Verdict verdict = judge(squares, args);
-  if (!verdict.skip) replica.update(sums.gradients, args.learning_rate, verdict.scale);
+  if (!verdict.skip) replica.update(sums.gradients, args.learning_rate, verdict.scales);
   return reports.push(sums.loss, verdict.grad_norm, verdict.finite);
 }
 

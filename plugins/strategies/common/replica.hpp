@@ -37,7 +37,7 @@ class Replica {
   pl_tensor value(uint64_t index) { return views_[index].get(); }
 
   // Updates once with the gradient sums, one run per slot. A slot without a run has a zero gradient.
-  void update(const GradientRuns& runs, double learning_rate, const GradientScale& scale);
+  void update(const GradientRuns& runs, double learning_rate, const LossScales& scales);
 
   void swap_average();
 
@@ -85,7 +85,7 @@ class Replicated : public Strategy<Config> {
 
   pl_strategy_info info() override {
     auto info = sized<pl_strategy_info>();
-    info.flags = PL_STRATEGY_SAVES_TRAINED;
+    info.flags = PL_STRATEGY_SAVES_TRAINED | PL_STRATEGY_TAKES_LOSSES;
     info.micro_batch_order = PL_ORDER_BLOCK;
     if (reduction_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
     info.gradient_dtype = info.reduction_dtype = info.master_dtype = kFloat32;

@@ -155,7 +155,7 @@ class EagerReducer : public Reducer {
 
   void memory(const MemoryVisitor& visit) const override {
     if (buckets_.empty()) return;
-    if (!args_.every_micro_batch) {
+    if (!args_.every_micro_batch || when_ == SendWhen::kMicroBatchEnd) {
       visit("gradients before they are sent",
             static_cast<uint64_t>(args_.layout->trainable_length()) * sizeof(float));
     }

@@ -68,9 +68,9 @@ at::Tensor Shard::squares(bool in_chunks) const {
   return at::cat(sums);
 }
 
-void Shard::advance(const GradientScale& scale) {
+void Shard::advance(const LossScales& scales) {
   for (Part& part : parts_) {
-    if (part.optimizer) part.optimizer->advance(scale);
+    if (part.optimizer) part.optimizer->advance(scales);
   }
 }
 
@@ -83,40 +83,46 @@ const Group& Shard::group_at(int64_t offset) const {
   return *std::ranges::partition_point(layout_->groups(), [&](const Group& g) { return g.end <= offset; });
 }
 
-void Shard::update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale) {
+void Shard::update_tensors(const TensorExchange& exchange, double learning_rate, const LossScales& scales) {
   const auto run_of = [&](const TensorExchange::Piece& piece) -> GradientRuns {
     Part& part = parts_[piece.bucket];
     return {{piece.range.begin,
              gradient_of(part).narrow(0, piece.range.begin - part.range.begin, piece.range.length())}};
   };
   std::vector<at::Tensor> directions;
-  for (const TensorExchange::Piece& piece : exchange.mine())
-    directions.push_back(parts_[piece.bucket]
-                             .optimizer->directions(group_at(piece.range.begin), run_of(piece), scale)
-                             .front()
-                             .gradient);
+  for (const TensorExchange::Piece& piece : exchange.mine()) {
+    const Group& group = group_at(piece.range.begin);
+    GradientRuns runs = run_of(piece);
+    // All ranks exchange all pieces, also those that are not updated.
+    if (const auto& scale = scales[group.loss])
+      runs = parts_[piece.bucket].optimizer->directions(group, runs, *scale);
+    directions.push_back(runs.front().gradient);
+  }
   exchange.transform(directions, [&](const Slot& slot, const at::Tensor& tensor) {
     parts_.front().optimizer->rule(group_at(slot.offset)).transform(tensor);
   });
   for (size_t i = 0; i < directions.size(); ++i) {
     const TensorExchange::Piece& piece = exchange.mine()[i];
-    parts_[piece.bucket].optimizer->update(group_at(piece.range.begin), {{piece.range.begin, directions[i]}},
-                                           learning_rate, scale);
+    const Group& group = group_at(piece.range.begin);
+    if (const auto& scale = scales[group.loss])
+      parts_[piece.bucket].optimizer->update(group, {{piece.range.begin, directions[i]}}, learning_rate,
+                                             *scale);
   }
 }
 
-void Shard::update(size_t bucket, double learning_rate, const GradientScale& scale) {
+void Shard::update(size_t bucket, double learning_rate, const LossScales& scales) {
   Part& part = parts_[bucket];
   gradient_of(part);
   const std::vector<Group>& groups = layout_->groups();
   auto group =
       std::ranges::partition_point(groups, [&](const Group& g) { return g.end <= part.range.begin; });
   for (; group != groups.end() && group->begin < part.range.end; ++group) {
-    if (part.optimizer->rule(*group).is_of_matrices()) continue;
+    const auto& scale = scales[group->loss];
+    if (!scale || part.optimizer->rule(*group).is_of_matrices()) continue;
     const int64_t begin = std::max(group->begin, part.range.begin);
     const int64_t end = std::min(group->end, part.range.end);
     part.optimizer->update(*group, {{begin, part.gradient.narrow(0, begin - part.range.begin, end - begin)}},
-                           learning_rate, scale);
+                           learning_rate, *scale);
   }
   part.gradient.reset();
 }
@@ -136,11 +142,11 @@ void Shard::wait_for_device() const {
 void Shard::load(const StateReader& reader) {
   wait_for_device();
   for (const Part& part : parts_) state_.read(reader, {"value", part.range.begin, part.value});
-  const int64_t steps = reader.values_only() ? 0 : ArenaState::read_step_count(reader);
+  const at::Tensor steps = state_.read_step_counts(reader);
   for (Part& part : parts_) {
     if (!part.optimizer) continue;
     part.optimizer->load(state_, reader);
-    part.optimizer->set_step_count(steps);
+    part.optimizer->set_step_counts(steps);
   }
 }
 
@@ -154,10 +160,11 @@ std::unique_ptr<Snapshot> Shard::snapshot(uint32_t mode) const {
     if (!part.optimizer) continue;
     for (ArenaPart& state : part.optimizer->state()) parts.push_back(std::move(state));
   }
-  // One count for all, from the rank that has the beginning.
+  // The counts for all, from the rank that has the beginning.
   at::Tensor steps;
   if (partition_.rank() == 0) {
-    steps = parts_.front().optimizer ? parts_.front().optimizer->step_count() : at::zeros({}, in_float_);
+    steps = parts_.front().optimizer ? parts_.front().optimizer->step_counts()
+                                     : at::zeros({static_cast<int64_t>(layout_->losses())}, in_float_);
   }
   return state_.snapshot(std::move(parts), steps, (mode & PL_SNAPSHOT_COPY) != 0);
 }

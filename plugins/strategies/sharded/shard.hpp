@@ -48,13 +48,13 @@ class Shard {
   at::Tensor squares(bool in_chunks) const;
 
   // To be called once per step, before update().
-  void advance(const GradientScale& scale);
+  void advance(const LossScales& scales);
   bool has_tensor_rule(const Group& group) const {
     return parts_.front().optimizer->rule(group).is_of_matrices();
   }
   // Updates by rules of tensors, of all buckets, before update(), which leaves these out. [collective]
-  void update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale);
-  void update(size_t bucket, double learning_rate, const GradientScale& scale);
+  void update_tensors(const TensorExchange& exchange, double learning_rate, const LossScales& scales);
+  void update(size_t bucket, double learning_rate, const LossScales& scales);
 
   void swap_average();
 

@@ -85,7 +85,7 @@ class Sharded : public Strategy<ShardedConfig> {
              .weights_on_host = is_training() && is_offloaded(config().offload_weights, "offload_weights")}),
         tensors_(make_tensor_exchange()),
         reducer_(make_reducer()),
-        figures_(partition_, groups_.all(), config().zero_stage > 1, context().reproducible()) {
+        figures_(*layout_, partition_, groups_.all(), config().zero_stage > 1, context().reproducible()) {
     check_config();
     apply_run_settings(context());
     if (values_) {
@@ -101,7 +101,7 @@ class Sharded : public Strategy<ShardedConfig> {
 
   pl_strategy_info info() override {
     auto info = sized<pl_strategy_info>();
-    info.flags = PL_STRATEGY_SAVES_TRAINED;
+    info.flags = PL_STRATEGY_SAVES_TRAINED | PL_STRATEGY_TAKES_LOSSES;
     if (has_unit_slots()) info.flags |= PL_STRATEGY_NEEDS_UNIT_HOOKS;
     if (reducer_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
     info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;
@@ -182,12 +182,12 @@ class Sharded : public Strategy<ShardedConfig> {
     progress_.finish();
     const at::NoGradGuard no_grad;
     reducer_->finish();
-    const StepFigures::Totals totals = figures_.gather(shard_.squares(context().reproducible()));
-    const Verdict verdict = judge(totals.sum_of_squares, args);
+    const StepFigures::Totals totals = figures_.gather(shard_.squares(figures_.in_chunks()));
+    const Verdict verdict = judge(totals.squares, args);
     if (verdict.skip) {
       shard_.clear_gradients();
     } else {
-      update(args.learning_rate, verdict.scale);
+      update(args.learning_rate, verdict.scales);
     }
     return last_ticket_ = reports_.push(totals.loss, verdict.grad_norm, verdict.finite);
   }
@@ -307,7 +307,9 @@ class Sharded : public Strategy<ShardedConfig> {
                            .shard = shard_,
                            .every_micro_batch = config().zero_stage > 1};
     if (context().reproducible()) return ordered_reducer(args, run().micro_batches);
-    const auto when = !config().overlap          ? SendWhen::kMicroBatchEnd
+    // A unit may be left in the backward pass of a loss that runs through it, before the one that trains it.
+    const bool at_the_end = !config().overlap || (config().zero_stage == 3 && layout_->losses() > 1);
+    const auto when = at_the_end                 ? SendWhen::kMicroBatchEnd
                       : config().zero_stage == 3 ? SendWhen::kUnitEnd
                                                  : SendWhen::kComplete;
     return eager_reducer(args, parameters(), when, config().reduction == "bf16" ? at::kBFloat16 : at::kFloat);
@@ -352,12 +354,12 @@ class Sharded : public Strategy<ShardedConfig> {
     values_->wait_all();
   }
 
-  void update(double learning_rate, const GradientScale& scale) {
+  void update(double learning_rate, const LossScales& scales) {
     if (values_) values_->wait_all();  // of a unit that this step did not enter
-    shard_.advance(scale);
-    if (tensors_) shard_.update_tensors(*tensors_, learning_rate, scale);
+    shard_.advance(scales);
+    if (tensors_) shard_.update_tensors(*tensors_, learning_rate, scales);
     for (size_t bucket = 0; bucket < partition_.trainable_buckets(); ++bucket) {
-      shard_.update(bucket, learning_rate, scale);
+      shard_.update(bucket, learning_rate, scales);
       if (values_) values_->gather(bucket, shard_);
     }
     if (values_ && !config().overlap) values_->wait_all();

@@ -19,13 +19,14 @@ void StepFigures::add(at::Tensor loss) {
 }
 
 StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
-  const at::Tensor own = fixed_order_ ? squares : in_order_sum(squares).view({1});
+  const at::Tensor own = in_chunks_ ? squares : in_order_sum(squares).view({1});
   // By rank: the losses of its micro-batches, then its sums of squares.
   const at::Tensor rows = ranks_.gather_rows(at::cat({at::stack(losses_), own}));
   const auto losses = static_cast<int64_t>(losses_.size());
   const at::Tensor others = rows.narrow(0, 0, partition_.world_size()).narrow(1, losses, own.numel());
   return {loss_of(rows.narrow(1, 0, losses)),
-          in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}).contiguous())};
+          in_chunks_ ? squares_by_loss(in_order_of_arena(others), layout_)
+                     : in_order_sum(others.reshape({-1}).contiguous()).view({1})};
 }
 
 // The loss, along the tree over all micro-batches, in their order: SumTree's sums, a level at a time.

@@ -15,16 +15,24 @@ class StepFigures {
   // interleaved: micro-batch m is rank (m mod W)'s; otherwise each has a block. fixed_order: the sum of
   // squares must have the bits of one rank alone.
   // `ranks`: all ranks of the run, of which the first group's have all sums of squares.
-  StepFigures(const Partition& partition, const RankGroup& ranks, bool interleaved, bool fixed_order)
-      : partition_(partition), ranks_(ranks), interleaved_(interleaved), fixed_order_(fixed_order) {}
+  StepFigures(const Layout& layout, const Partition& partition, const RankGroup& ranks, bool interleaved,
+              bool fixed_order)
+      : layout_(layout),
+        partition_(partition),
+        ranks_(ranks),
+        interleaved_(interleaved),
+        in_chunks_(fixed_order || layout.losses() > 1) {}
 
   void begin() { losses_.clear(); }
   // `loss`: a scalar in double; undefined: this rank had no micro-batch.
   void add(at::Tensor loss);
 
-  struct Totals {  // scalars in double
+  // Whether gather() needs the squares by chunk: the order is fixed, or chunks belong to several losses.
+  bool in_chunks() const { return in_chunks_; }
+
+  struct Totals {  // in double
     at::Tensor loss;
-    at::Tensor sum_of_squares;
+    at::Tensor squares;  // by loss
   };
   // `squares`: see Shard::squares(). All ranks must call it; one collective.
   Totals gather(const at::Tensor& squares) const;
@@ -33,10 +41,11 @@ class StepFigures {
   at::Tensor loss_of(const at::Tensor& rows) const;
   at::Tensor in_order_of_arena(const at::Tensor& rows) const;
 
+  const Layout& layout_;
   const Partition& partition_;
   const RankGroup& ranks_;
   bool interleaved_;
-  bool fixed_order_;
+  bool in_chunks_;
   std::vector<at::Tensor> losses_;  // of this rank's micro-batches
 };
 

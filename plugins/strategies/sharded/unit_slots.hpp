@@ -73,9 +73,9 @@ class UnitSlots {
   std::vector<Slot> slots_;
 };
 
-// The units that a micro-batch goes through, forward and back. Every micro-batch goes the same way, on all
-// ranks; so the last one says what comes next in this one, and what a rank without a micro-batch must do to
-// keep step.
+// The units that a micro-batch goes through, forward and back. Every micro-batch of a step goes the same way,
+// on all ranks, and mostly so do those of the next step; so the last one says what comes next in this one,
+// and what a rank without a micro-batch must do to keep step.
 class UnitOrder {
  public:
   struct Event {

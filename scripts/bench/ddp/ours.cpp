@@ -133,8 +133,9 @@ class Ours : public Contestant {
     std::vector<pl_parameter> parameters;
     const ParameterRegistry& list = model_->parameters();
     for (const Parameter& parameter : list) parameters.push_back(parameter.raw());
-    strategy_ = std::make_unique<plugins::Strategy>(plugin_, context_, &plugin_config_, parameters, adamw(),
-                                                    &group_->view());
+    const plugins::Optimizer optimizer = adamw();
+    strategy_ = std::make_unique<plugins::Strategy>(plugin_, context_, &plugin_config_, parameters,
+                                                    std::span(&optimizer, 1), &group_->view());
     const auto read = [&](const pl_piece& piece, void* destination) {
       for (size_t i = 0; i < list.size(); ++i) {
         if (list[i].name != std::string_view(piece.parameter.ptr, piece.parameter.len)) continue;

@@ -25,6 +25,7 @@ struct Parameter {
   bool hidden_matrix = false;  // neither embedding nor head: for rules such as Muon
   uint32_t form = 0;           // for strategies: the one of `forms` in force; 0: the run's parameter_dtype
   uint64_t form_bytes = 0;     // for strategies: of the value in PL_FORM_INT8 or PL_FORM_NF4
+  uint32_t loss = 0;           // that trains it, where a task has several: see pl_loss
 
   uint64_t count() const { return element_count(shape); }
 
@@ -50,7 +51,8 @@ struct Parameter {
             p.forms,
             (p.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0,
             p.form,
-            p.form_bytes};
+            p.form_bytes,
+            p.loss};
   }
 
   // Borrows the name and the shape.
@@ -68,6 +70,7 @@ struct Parameter {
     out.forms = forms;
     out.form = form;
     out.form_bytes = form_bytes;
+    out.loss = loss;
     return out;
   }
 };

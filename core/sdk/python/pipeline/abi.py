@@ -50,6 +50,10 @@ class Tensor(Structure):  # DLPack's DLTensor
                 ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
 
 
+class Number(Structure):
+    _fields_ = [("name", Str), ("value", c_double)]
+
+
 class Sized(Structure):
     """Begins with struct_size, the number of bytes that its sender knows."""
 
@@ -132,7 +136,12 @@ class Host(Sized):
 class Parameter(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ndim", c_uint32), ("unit", c_uint32),
                 ("shape", POINTER(c_int64)), ("name", Str), ("lr_multiplier", c_double), ("optimizer", c_uint32),
-                ("forms", c_uint32), ("form", c_uint32), ("reserved", c_uint32), ("form_bytes", c_uint64)]
+                ("forms", c_uint32), ("form", c_uint32), ("loss", c_uint32), ("form_bytes", c_uint64)]
+
+
+class Loss(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("name", Str), ("first", c_uint64), ("every", c_uint64),
+                ("options", POINTER(Number)), ("option_count", c_uint64)]
 
 
 RELEASE = _function(None, c_void_p)
@@ -167,7 +176,7 @@ class BatchInfo(Sized):
 class TrainArgs(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("scale", c_double), ("seed", c_uint64),
                 ("step", c_uint64), ("micro_batch", c_uint64), ("gradients", c_void_p), ("outputs", POINTER(Tensor)),
-                ("first_row", c_uint64)]
+                ("first_row", c_uint64), ("idle_losses", c_uint64)]
 
 
 class EvaluateArgs(Sized):
@@ -251,6 +260,8 @@ SLOTS = {
     "reply": c_void_p,
     "flops": _function(c_double, c_void_p, c_void_p),
     "export_model": _function(ERROR, c_void_p, Str),
+    "loss_count": _function(c_uint64, c_void_p),
+    "loss": _function(ERROR, c_void_p, c_uint64, c_void_p),
 }
 
 

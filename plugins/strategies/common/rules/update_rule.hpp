@@ -19,6 +19,10 @@ struct GradientScale {
   std::optional<at::Tensor> found_inf;  // 1: change nothing, not even the step count
 };
 
+// By loss: what goes for its gradients in a step. nullopt: it has no turn, and nothing of its weights
+// changes.
+using LossScales = std::vector<std::optional<GradientScale>>;
+
 // What is updated in one call: one-dimensional runs of the arena. It may be cut anywhere at multiples of
 // kRun, and no bit may depend on where.
 struct UpdateRuns {
