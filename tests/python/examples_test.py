@@ -1,5 +1,7 @@
 """The examples in configs/python are short, and do what they say."""
 
+import json
+
 import job
 
 EXAMPLES = job.ROOT / "configs/python"
@@ -46,6 +48,12 @@ class ExamplesTest(job.Job):
         self.configure(EXAMPLES / "sine.py")
         self.pipeline("run", "train.toml", train__global_batch=64, train__micro_batch=64, train__max_steps=100)
         self.assertLess(self.losses()[-1], 0.15 * self.losses()[0])
+
+    def test_points_on_a_ring_are_drawn(self):
+        said = self.run_words(job.PIPELINE, "run", str(EXAMPLES / "ring.toml"), "--set", f"task.file={EXAMPLES / 'ring.py'}", "--set", "run.device=cpu")
+        figures = json.loads((self.folder / "runs/ring/eval.jsonl").read_text().splitlines()[-1])
+        self.assertLess(figures["off_ring"], 0.1, said)
+        self.assertAlmostEqual(figures["left"], 0.5, delta=0.1)
 
     def test_a_model_of_transformers_is_fine_tuned_and_exported(self):
         self.run_words(job.PYTHON, "-c", MAKE_FOLDER)

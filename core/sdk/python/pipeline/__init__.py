@@ -12,7 +12,7 @@ Derive from Task in a file of your own and name it in a configuration:
 import importlib
 
 # torch is imported with the first of these, after start.torch_folder() has seen that it is the right one.
-_HOME = {"ConfigError": "host", "Metric": "task", "Parameter": "parameters", "Result": "result", "Task": "task", "main": "command",
+_HOME = {"ConfigError": "host", "Loss": "task", "Metric": "task", "Parameter": "parameters", "Result": "result", "Task": "task", "main": "command",
          "option": "options", "run": "command"}
 __all__ = list(_HOME)
 

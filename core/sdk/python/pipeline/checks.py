@@ -97,11 +97,11 @@ def checked_count(count, split):
     return whole
 
 
-def checked_loss(loss):
+def checked_loss(loss, what):
     if not isinstance(loss, torch.Tensor):
-        raise TaskError(f"loss() returned {type(loss).__name__}, must return a tensor: the sum over the batch")
+        raise TaskError(f"{what} returned {type(loss).__name__}, must return a tensor: the sum over the batch")
     if loss.dim() != 0:
-        raise TaskError(f"loss() returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
+        raise TaskError(f"{what} returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
     if loss.dtype not in (torch.float32, torch.float64):
-        raise TaskError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
+        raise TaskError(f"{what} returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
     return loss

@@ -7,7 +7,8 @@ from .task import Task
 
 _DATA = "dataset(split), or sample_count(split) and batch(split, ids, epoch)"
 _EVALUATE = "evaluate(batch), whose sums `metrics` makes figures of"
-_OPTIMIZER = "the tables [optimizer] and [schedule] of the configuration, and describe_parameter() for single parameters"
+_OPTIMIZER = "the tables [optimizer] and [schedule] of the configuration, and describe_parameter() for single parameters; " \
+             "losses() where each of several trains parameters of its own"
 _STEP = "the run's loop, which no task replaces: loss(batch) returns a sum"
 _NO_HOOKS = "nothing: there are no callbacks; self.step in loss() is the step, and the configuration has evaluations, checkpoints, patience " \
             "and logs"

@@ -98,7 +98,7 @@ def _check_kind(name, tensor):
 class ParameterTable:
     """All parameters of a model, by index. A tensor under two names is one parameter, under the first."""
 
-    def __init__(self, host, model, units, describe):
+    def __init__(self, host, model, units, describe, losses):
         self._host, self._units = host, units
         self._strings = abi.Strings()
         self._shapes = []
@@ -115,6 +115,7 @@ class ParameterTable:
             describe(info)
             self.tensors.append(tensor)
             self.infos.append(info)
+        self._losses, self._loss_of = losses, losses.of_parameters(self.infos, self.tensors)
         self._facts = [None] * len(self.tensors)  # of those that are bound, as they must stay
         self._gradients = {}  # by index, with their versions: of those that a strategy has bound
         self._is_trained = torch.tensor([info.trainable for info in self.infos])
@@ -130,7 +131,8 @@ class ParameterTable:
         flags = (abi.PARAMETER_TRAINABLE if info.trainable else 0) | (abi.PARAMETER_DECAY if info.decay else 0)
         flags |= abi.PARAMETER_HIDDEN_MATRIX if info.hidden_matrix else 0
         abi.Parameter.new(flags=flags, ndim=len(info.shape), unit=info.unit, shape=shape, name=self._strings(info.name),
-                          lr_multiplier=info.lr_multiplier).fill(out)
+                          lr_multiplier=info.lr_multiplier * self._losses.lr_multiplier(self._loss_of[index]),
+                          loss=self._loss_of[index]).fill(out)
 
     def bind(self, index, value, grad):
         """From now on the model computes with the strategy's memory; what it had allocated is freed."""
@@ -223,6 +225,10 @@ class ParameterTable:
         if not torch.equal(before, now):
             raise TaskError(_changed_in_place(self.infos[int((before != now).nonzero()[0])], when))
 
+    def have_arrived(self):
+        """Whether any gradient came since deliver_to()."""
+        return bool(self._arrived)
+
     def deliver_to(self, sink):
         """Gradients go to this pl_gradient_sink from now on; None: a backward pass is an error."""
         self._ready, self._user = (sink.ready, sink.user) if sink else (None, None)
@@ -244,7 +250,7 @@ class ParameterTable:
         if self._ready is None:
             raise TaskError(f"backward() was called by the task and gave {name} a gradient, which would be added to those of the run. The "
                             "run computes them, of the sum that loss() returns: return the sum of all losses, each with detach() where it is "
-                            "to train nothing; several optimizers, and updates in turns, are not there yet. For a penalty on gradients, "
+                            "to train nothing, or write losses(), of which each trains parameters of its own. For a penalty on gradients, "
                             "torch.autograd.grad() leaves those of the weights alone")
         raise TaskError(f"the gradient of {name} came twice in one micro-batch: backward() was called in a hook, or a weight is used in "
                         "several parts that are recomputed with use_reentrant=True: use False")

@@ -39,12 +39,12 @@ class OwnOptimizers:
             if parameter in self._of_model:
                 raise TaskError(f"step() of an optimizer of the task's own, {type(optimizer).__name__}, would change parameters of the model: "
                                 "the run's optimizer alone changes them, by the gradients of what loss() returns. Options of "
-                                "[optimizer] and describe_parameter() say how; several optimizers, and updates in turns, are not there yet")
+                                "[optimizer] and describe_parameter() say how, and where several train parameters of their own, in turns, losses()")
             if self._moved.setdefault(parameter, call) != call:
                 raise TaskError(f"step() of an optimizer of the task's own, {type(optimizer).__name__}, changes tensors that are no part of the "
                                 "model, over several calls, so no checkpoint would have them: make them in build_model(), as a part of "
                                 "what it returns, and add their loss to what loss() returns, with detach() where it is to train nothing "
-                                "else; several optimizers, and updates in turns, are not there yet")
+                                "else, or as one of losses(), which trains its own parameters alone")
 
 
 class OwnModules:

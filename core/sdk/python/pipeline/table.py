@@ -1,8 +1,10 @@
 """The C table of a Task class: each slot calls the task, and no exception leaves it."""
 
 import ctypes
+import functools
 import inspect
 import itertools
+import operator
 import pathlib
 import sys
 
@@ -10,12 +12,13 @@ import torch
 
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
-from .checks import check_numbers, checked_count, checked_dict, checked_layers, checked_loss, checked_metric, checked_number, \
+from .checks import check_numbers, checked_count, checked_dict, checked_layers, checked_metric, checked_number, \
     checked_rows, checked_weight
 from .evaluation import Results, report
 from .habits import uncalled
 from .host import ConfigError, Context, TaskError
 from .loading import Loaders
+from .losses import Losses
 from .modes import Modes
 from .options import Schema
 from .parameters import ParameterTable
@@ -52,6 +55,7 @@ class TaskObject:
         self._options, self._given_state = options, b""
         self._loader_command, self._loaders = loader_command, None
         task._context = self.context
+        self.losses = Losses(task)
 
     def flag(self, flag):
         return bool(self.run.flags & flag)
@@ -88,7 +92,7 @@ class TaskObject:
         if runtime.is_narrow(compute):
             runtime.widen_norms(model)
         self.units = Units(self.host, model, layers, recompute)
-        self.parameters = ParameterTable(self.host, model, self.units, task.describe_parameter)
+        self.parameters = ParameterTable(self.host, model, self.units, task.describe_parameter, self.losses)
         self.buffers = Buffers(model, task.device, run.world_size > 1, recompute)
         self.buffers.restore(self._restored)
         self.modes = Modes(model, self.parameters.trained(), task.eval_modules(model))
@@ -188,27 +192,41 @@ class TaskObject:
         self.task.step = args.step + 1
         self.buffers.watch()
         runtime.seed(args.seed, self.task.device)
-        batch = on_device(self.batches[number].data, self.task.device)
+        data = on_device(self.batches[number].data, self.task.device)
         look = self.parameters.are_looked_at()
         before = self.parameters.values(self._when) if look else None
-        with self.units.forward_pass(), self.autocast():
-            loss = checked_loss(self.task.loss(batch))
-        self.parameters.check_values(self._model, before, self._when)
-        if look and self._own_modules:
-            self._own_modules.check(self._when)
-        if not loss.requires_grad:
-            raise TaskError("the loss does not lead back to any parameter" if any(info.trainable for info in self.parameters.infos)
-                            else "all parameters are frozen: there is nothing to train")
-        self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
-        try:
-            with self.units.backward_pass():
-                loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
-        finally:
-            self.parameters.deliver_to(None)
+        sums = {}
+        for name, parameters in self.losses.with_turn(args.idle_losses):
+            with self.units.forward_pass(), self.autocast():
+                loss = self.losses.value(name, data)
+            self.parameters.check_values(self._model, before, self._when)
+            if look and self._own_modules:
+                self._own_modules.check(self._when)
+            self._backward(name, parameters, loss, args)
+            sums[name] = loss.detach()
         self.buffers.check_micro_batch()
         self.parameters.check_kept(self._model, self._when)
-        self._loss = View(loss)
+        if self.losses.are_several:
+            for name, loss in sums.items():
+                self.context.metric(name, loss, self.batches[number].weight)
+        self._loss = View(functools.reduce(operator.add, sums.values()))
         out[0] = self._loss.raw
+
+    def _backward(self, name, parameters, loss, args):
+        """parameters: that get a gradient; None: all."""
+        if not any(info.trainable for info in self.parameters.infos):
+            raise TaskError("all parameters are frozen: there is nothing to train")
+        if loss.requires_grad:
+            self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
+            try:
+                with self.units.backward_pass():
+                    loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device), inputs=parameters)
+                if parameters is None or self.parameters.have_arrived():
+                    return
+            finally:
+                self.parameters.deliver_to(None)
+        raise TaskError(f"the loss {name!r} does not lead back to any of its parameters" if name else
+                        "the loss does not lead back to any parameter")
 
     def evaluate(self, number, args, sink):
         batch = self.batches[number]
@@ -216,8 +234,13 @@ class TaskObject:
         to_show = abi.EvaluateArgs.received_args(args).samples_to_show
 
         def work(data):
-            results.add("loss", checked_loss(self.task.loss(data)))
+            losses = {name: self.losses.value(name, data) for name in self.losses.all}
+            results.add("loss", functools.reduce(operator.add, losses.values()))
             values = checked_dict(self.task.evaluate(data), "evaluate")
+            if taken := self.losses.metrics().keys() & values:
+                raise TaskError(f"evaluate() returned {taken.pop()!r}, which is the name of a loss")
+            for name in self.losses.metrics():
+                results.add(name, losses[name])
             for name, value in values.items():
                 results.add(name, value)
             self._tell_of_missing(values)
@@ -239,11 +262,17 @@ class TaskObject:
         args = abi.ReportArgs.received(args)
         report(self.host, self.task, args, abi.ReportSink.received(sink))
 
+    def loss_count(self):
+        return len(self.losses.all)
+
+    def loss(self, index, out):
+        self.losses.fill(index, out)
+
     def metric_count(self):
-        return len(self.task.metrics)
+        return len(self.losses.metrics() | self.task.metrics)
 
     def metric(self, index, out):
-        name, metric = list(self.task.metrics.items())[index]
+        name, metric = list((self.losses.metrics() | self.task.metrics).items())[index]
         checked_metric(name, metric)
         abi.Metric.new(aggregate=abi.AGGREGATES[metric.aggregate], better=abi.BETTER[metric.better],
                        name=self.strings(name), source=self.strings(metric.source), help=self.strings(metric.help)).fill(out)
@@ -356,8 +385,10 @@ class Table:
         task = self._class
         if slot in ("prediction_columns", "sample_name", "predict"):
             return bool(task.columns)
+        if slot in ("loss_count", "loss"):
+            return overrides(task, "losses")
         if slot in ("metric_count", "metric"):
-            return bool(task.metrics)
+            return bool(task.metrics) or overrides(task, "losses")
         method = {"sample_costs": "costs"}.get(slot, slot)
         return slot not in ("sample_costs", "prepare", "report") or overrides(task, method)
 

@@ -1,5 +1,7 @@
 """The class that a user derives from."""
 
+import math
+
 import torch
 from torch.utils.data import default_collate
 
@@ -15,6 +17,30 @@ class Metric:
 
     def __init__(self, help="", better="lower", aggregate="mean", source=""):
         self.help, self.better, self.aggregate, self.source = help, better, aggregate, source
+
+
+class Loss:
+    """One of several losses, as losses() of a task returns them.
+
+    function: computes it of a batch, as loss(batch) does. parameters: the names of what it trains, or of the modules that have
+    it, as in "critic" or ["actor.body", "actor.head.weight"]. It has a turn in the steps first, first + every, first + 2 every
+    and so on, which count from 1; first is `every` unless given. lr_multiplier: of the learning rate. What else is given are
+    options of the optimizer in place of those in [optimizer], as in beta1=0.5, weight_decay=0.
+    """
+
+    def __init__(self, function, parameters, every=1, first=None, lr_multiplier=1.0, **options):
+        self.function, self.every, self.first = function, every, every if first is None else first
+        self.parameters = (parameters,) if isinstance(parameters, str) else tuple(parameters)
+        self.lr_multiplier, self.options = lr_multiplier, options
+        if not callable(function):
+            raise TypeError(f"Loss({function!r}): must be given a function that computes it of a batch")
+        for name in ("every", "first"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"Loss({name}={value!r}): must be a whole number of at least 1")
+        for name, value in {"lr_multiplier": lr_multiplier, **options}.items():
+            if not isinstance(value, (int, float)) or not math.isfinite(value) or name == "lr_multiplier" and value <= 0:
+                raise ValueError(f"Loss({name}={value!r}): must be a finite number{', above 0' if name == 'lr_multiplier' else ''}")
 
 
 class Task:
@@ -139,7 +165,12 @@ class Task:
     def loss(self, batch):
         """The sum of the losses of the batch: a scalar in float32 or float64. It is divided by the sum of all weights
         of the step, on all processes."""
-        raise TaskError(f"{type(self).__name__} needs loss()")
+        raise TaskError(f"{type(self).__name__} needs loss() or losses()")
+
+    def losses(self):
+        """Several losses in place of loss(): {name: pipeline.Loss(...)}. Each trained parameter belongs to one, and follows its
+        gradient alone, even where another runs through it. Called before all else: it has the options, and no model."""
+        return {}
 
     # --------------------------------------------------------------------------------- evaluation, prediction
 

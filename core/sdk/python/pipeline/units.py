@@ -31,14 +31,14 @@ class _Identity(torch.autograd.Function):
 
 
 def _through(tell, tree):
-    """Passes all tensors in the tree that need a gradient through one identity."""
+    """Passes all tensors in the tree that need a gradient through one identity, and returns its node; None: there are none."""
     leaves, structure = tree_flatten(tree)
     where = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if not where or not torch.is_grad_enabled():
-        return tree, False
+        return tree, None
     for i, tensor in zip(where, _Identity.apply(tell, *(leaves[i] for i in where))):
         leaves[i] = tensor
-    return tree_unflatten(leaves, structure), True
+    return tree_unflatten(leaves, structure), leaves[where[0]].grad_fn
 
 
 class Units:
@@ -111,17 +111,19 @@ class Units:
         # a sum of three would have another order, and other bits.
         self._entered.add(unit)
         self._call("enter", unit, abi.PASS_FORWARD)
-        (args, kwargs), leaves = _through(lambda: self._close(lambda other, _: other == unit), (args, kwargs))
+        (args, kwargs), inputs = _through(lambda: self._close(lambda other, _: other == unit), (args, kwargs))
         if self._recompute and torch.is_grad_enabled():
             outputs = checkpoint(forward, *args, use_reentrant=False, **kwargs)
         else:
             outputs = forward(*args, **kwargs)
         if self._hooks is not None:
-            outputs, _ = _through(lambda: self._enter_backward(unit, leaves), outputs)
+            outputs, _ = _through(lambda: self._enter_backward(unit, inputs), outputs)
         self._call("leave", unit, abi.PASS_FORWARD)
         return outputs
 
-    def _enter_backward(self, unit, leaves):
+    def _enter_backward(self, unit, inputs):
+        # A backward pass that is for the parameters of one loss may end in the unit.
+        leaves = inputs is not None and torch._C._will_engine_execute_node(inputs)
         self._close(lambda _, leaves: not leaves)  # done by now: it recorded everything after this unit did
         self._call("enter", unit, abi.PASS_BACKWARD)
         self._open.append((unit, leaves))
