@@ -66,6 +66,19 @@ TEST_P(Strategies, AreTheCpus) {
   }
 }
 
+TEST_P(Strategies, UpdateEachLossByItselfAsTheCpuDoes) {
+  const Job job = difficult_job(3, with_ema(adamw())).with_two_losses();
+  if (GetParam().name == std::string("diloco")) {
+    EXPECT_THROW(StrategyRun(job.specs, job.optimizer, options(at::kFloat, true)), Error);
+    return;
+  }
+  const Outcome here = run_job(job, 1, options(at::kFloat, true)),
+                there = run_job(job, 1, options(at::kFloat, false));
+  EXPECT_LT(distance(here, there), 1e-4);
+  EXPECT_EQ(here.finite, there.finite);
+  EXPECT_EQ(here.state.at("step"), there.state.at("step"));
+}
+
 TEST_P(Strategies, HaveTheSameBitsTwice) {
   RunOptions reproducible = options(at::kBFloat16, true);
   reproducible.reproducible = true;

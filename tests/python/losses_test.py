@@ -181,7 +181,7 @@ class LossesTest(job.Job):
             "both": (begin + "    def loss(self, batch): return 0\n    def losses(self): return {}\n", r"both\.py: Mine has both loss\(\) and losses\(\)"),
             "of_none": (returns + "{'one': pipeline.Loss(self.a, 'a')}\n", r"belong to one loss, and these do not: b\.weight \(none\), b\.bias \(none\): name"),
             "of_two": (returns + "{'one': pipeline.Loss(self.a, ['a', 'b']), 'two': pipeline.Loss(self.a, 'b.bias')}\n", r"do not: b\.bias \(one and two\): name"),
-            "unknown": (returns + "{'one': pipeline.Loss(self.a, ['a', 'b']), 'two': pipeline.Loss(self.a, 'b.wight')}\n", r"begins with 'b.wight': did you mean b\.weight\?"),
+            "unknown": (returns + "{'one': pipeline.Loss(self.a, ['a', 'b']), 'two': pipeline.Loss(self.a, 'b.wight')}\n", r"of 'two': no parameter or module is 'b.wight': did you mean b\.weight\?"),
             "turns": (returns + "{'one': pipeline.Loss(self.a, 'a', every=2), 'two': pipeline.Loss(self.a, 'b', every=3)}\n", r"in step 1 no loss has a turn, of 'one' \(first = 2, every = 2\)"),
             "every": (returns + "{'one': pipeline.Loss(self.a, 'a', every=0)}\n", r"every\.py:\d+: ValueError: Loss\(every=0\): must be a whole number of at least 1"),
             "option": (returns + "{'one': pipeline.Loss(self.a, ['a', 'b'], beta3=0.5)}\n", r"loss 'one' sets beta3 = 0\.5, .*it has beta1, beta2, epsilon, weight_decay"),

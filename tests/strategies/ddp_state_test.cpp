@@ -219,6 +219,12 @@ TEST(DdpBits, AreThoseOfSingleForEveryOptimizer) {
   }
 }
 
+TEST(DdpBits, AreThoseOfSingleForSeveralLosses) {
+  Job job = difficult_job(5, with_ema(muon())).with_two_losses();
+  job.steps = 4;
+  expect_same_bits(job);
+}
+
 TEST(DdpBits, AreThoseOfSingleWithNarrowParameters) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     Job job = difficult_job(5);

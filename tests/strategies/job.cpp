@@ -20,8 +20,10 @@ Outcome run_rank(const Job& job, const Rank& rank, RunOptions options, uint64_t 
   Outcome outcome;
   for (uint64_t step = 0; step < job.steps; ++step) {
     const auto share = share_of(rank, run, job.batch(step));
-    const pl_step_report report = run.strategy().collect(
-        run.start_step(share, StrategyRun::step_args(job.learning_rate, job.clip_norm, job.inverse_scale)));
+    pl_step_args args = StrategyRun::step_args(job.learning_rate, job.clip_norm, job.inverse_scale);
+    if (step % 2 == 0 && std::ranges::any_of(job.specs, [](const auto& spec) { return spec.loss == 1; }))
+      args.idle_losses = 2;
+    const pl_step_report report = run.strategy().collect(run.start_step(share, args));
     outcome.losses.push_back(report.loss_sum);
     outcome.norms.push_back(report.grad_norm);
     outcome.finite.push_back(report.finite);
@@ -52,6 +54,12 @@ bool same_values(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>
 double relative(double a, double b) { return std::abs(a - b) / std::max(1e-3, std::abs(b)); }
 
 }  // namespace
+
+Job Job::with_two_losses() const {
+  Job job = *this;
+  for (size_t i = 1; i < job.specs.size(); i += 2) job.specs[i].loss = 1;
+  return job;
+}
 
 void append(State& into, const State& from) {
   for (const auto& [key, bytes] : from) {

@@ -18,6 +18,9 @@ struct Job {
   // All micro-batches of a step.
   std::function<std::vector<MicroBatch>(uint64_t step)> batch;
   State start = {};  // values to begin with; empty: zeros
+
+  // Every other parameter is of another loss, which has a turn in every other step.
+  Job with_two_losses() const;
 };
 
 // What must not depend on the number of ranks.

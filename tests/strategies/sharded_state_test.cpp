@@ -239,6 +239,12 @@ TEST(ShardedBits, AreThoseOfSingleForEveryNumberOfMicroBatches) {
   }
 }
 
+TEST(ShardedBits, AreThoseOfSingleForSeveralLosses) {
+  Job job = difficult_job(5, with_ema(muon())).with_two_losses();
+  job.steps = 4;
+  expect_same_bits(job, kSome);
+}
+
 // Each group of ranks has a copy of the shards.
 TEST(ShardedBits, AreThoseOfSingleInGroups) {
   struct Groups {

@@ -120,10 +120,13 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
     parameter.unit = spec.unit;
     parameter.lr_multiplier = spec.lr_multiplier;
     if (spec.narrow) parameter.form = PL_FORM_BFLOAT16;
+    parameter.loss = spec.loss;
     parameters.push_back(parameter);
   }
+  const uint32_t last = specs_.empty() ? 0 : std::ranges::max(specs_, {}, &ParameterSpec::loss).loss;
+  const std::vector<plugins::Optimizer> of_losses(last + 1, optimizer);
   strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,
-                                                  std::span(&optimizer, 1), options.group);
+                                                  of_losses, options.group);
 }
 
 StrategyRun::~StrategyRun() = default;

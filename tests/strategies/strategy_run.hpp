@@ -26,6 +26,7 @@ struct ParameterSpec {
   uint32_t unit = 0;
   bool narrow = false;  // kept in bfloat16
   bool hidden = false;  // a matrix of a hidden layer
+  uint32_t loss = 0;
 };
 
 struct RunOptions {

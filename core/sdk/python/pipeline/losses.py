@@ -10,8 +10,17 @@ from .task import Loss, Metric, Task
 _HELP = "one of the losses, whose sum is the figure loss"
 
 
-def _trains(loss, name):
-    return any(name == each or name.startswith(each.removesuffix(".") + ".") for each in loss.parameters)
+def _trains(prefixes, name):
+    return any(name == each or name.startswith(each.removesuffix(".") + ".") for each in prefixes)
+
+
+def _check_prefix(loss, prefix, names):
+    if any(_trains([prefix], name) for name in names):
+        return
+    parts = sorted({name.rsplit(".", end)[0] for name in names for end in range(name.count(".") + 1)})
+    near = difflib.get_close_matches(prefix.removesuffix("."), parts, 1)
+    raise TaskError(f"losses(): parameters of {loss!r}: no parameter or module is {prefix!r}: " +
+                    (f"did you mean {near[0]}?" if near else "the model has " + ", ".join(parts[:5])))
 
 
 class Losses:
@@ -20,9 +29,9 @@ class Losses:
     def __init__(self, task):
         self.are_several = type(task).losses is not Task.losses
         self._strings, self._kept = abi.Strings(), []
+        self._inputs = {"": None}  # by name: the parameters of each; None: all
         if not self.are_several:
             self.all = {"": Loss(task.loss, parameters="")}
-            self._inputs = {"": None}
             return
         if type(task).loss is not Task.loss:
             raise TaskError(f"{type(task).__name__} has both loss() and losses(): leave one of them out")
@@ -45,24 +54,18 @@ class Losses:
             return [0] * len(infos)
         for name, loss in self.all.items():
             for prefix in loss.parameters:
-                if not any(_trains(Loss(loss.function, prefix), info.name) for info in infos):
-                    parts = sorted({info.name.rsplit(".", end)[0] for info in infos for end in range(info.name.count(".") + 1)})
-                    near = difflib.get_close_matches(prefix.removesuffix("."), parts, 1)
-                    raise TaskError(f"losses(): parameters of {name!r}: there is none whose name is or begins with {prefix!r}" +
-                                    (f": did you mean {near[0]}?" if near else ": the model has " + ", ".join(parts[:5])))
-        trained = [info for info in infos if info.trainable]
-        owners = {info.name: [name for name, loss in self.all.items() if _trains(loss, info.name)] for info in trained}
-        wrong = {name: its for name, its in owners.items() if len(its) != 1}
+                _check_prefix(name, prefix, [info.name for info in infos])
+        owners = {info.name: [name for name, loss in self.all.items() if _trains(loss.parameters, info.name)] for info in infos if info.trainable}
+        wrong = [f"{name} ({' and '.join(its) or 'none'})" for name, its in owners.items() if len(its) != 1]
         if wrong:
-            listed = ", ".join(f"{name} ({' and '.join(its) or 'none'})" for name, its in list(wrong.items())[:5])
-            raise TaskError("losses(): each parameter that is trained must belong to one loss, and these do not: " + listed +
+            raise TaskError("losses(): each parameter that is trained must belong to one loss, and these do not: " + ", ".join(wrong[:5]) +
                             (f" and {len(wrong) - 5} more" if len(wrong) > 5 else "") + ": name them in `parameters` of one, or freeze them")
-        names = list(self.all)
-        self._inputs = {loss: [tensor for info, tensor in zip(infos, tensors) if owners.get(info.name) == [loss]] for loss in names}
-        for name, inputs in self._inputs.items():
-            if not inputs:
+        for name in self.all:
+            self._inputs[name] = [tensor for info, tensor in zip(infos, tensors) if owners.get(info.name) == [name]]
+            if not self._inputs[name]:
                 raise TaskError(f"losses(): {name!r} trains nothing: all of its parameters are frozen")
-        return [names.index(owners[info.name][0]) if info.trainable else 0 for info in infos]
+        numbers = {name: number for number, name in enumerate(self.all)}
+        return [numbers[owners[info.name][0]] if info.trainable else 0 for info in infos]
 
     def lr_multiplier(self, number):
         return list(self.all.values())[number].lr_multiplier
