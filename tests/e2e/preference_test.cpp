@@ -13,6 +13,7 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string kRun = reproducible_run("preference") + R"(chat.max_tokens = 64
 generate.max_tokens = 6
@@ -58,6 +59,11 @@ class Preference : public testing::Test, public Job {
     for (const auto& step : read_json_lines(path(run + "/metrics.jsonl"))) all.push_back(step.at(name));
     return all;
   }
+  // The page of an evaluation.
+  std::string shown(const std::string& run, const Words& more) const {
+    call("evaluate", more + Words{"run.dir=" + run, "--split", "test"}).ended(0);
+    return read_text(path(run + "/evaluation-test-files/answers.html"));
+  }
   std::string training_ = kShortTraining;
 };
 
@@ -77,6 +83,25 @@ TEST_F(Preference, LearnsWhatIsPreferred) {
   call("export", {"--output", "exported", "train.max_steps=40", "evaluate.every=20"}).ended(0);
   EXPECT_EQ(read_text(path("exported/config.json")), read_text(path("base/config.json")));
   EXPECT_THAT(pipeline({"chat", "exported", "--set", "observe.console=off"}).code, 0);
+}
+
+TEST_F(Preference, ShowsAnswersBesideThoseOfTheReference) {
+  EXPECT_THAT(call("run", {kLora}).ended(0).out, HasSubstr("\n    reference: "));
+  const std::string of_lora = shown("run", {kLora});
+  EXPECT_THAT(of_lora, AllOf(HasSubstr("<dd>What follows 0?</dd>"), HasSubstr("<dt>model</dt>"),
+                             HasSubstr("<dt>reference</dt>"), HasSubstr("<dt>chosen</dt><dd>1</dd>"),
+                             HasSubstr("<dt>rejected</dt><dd>0 or so</dd>")));
+  const Words second{kLora, "task.preference.reference=base"};
+  call("run", second + Words{"run.dir=second"}).ended(0);
+  EXPECT_EQ(shown("second", second), of_lora) << "the same reference in a model of its own";
+  const Words without{"task.preference.loss=simpo"};
+  call("run", without + Words{"run.dir=without"}).ended(0);
+  EXPECT_THAT(shown("without", without),
+              AllOf(HasSubstr("<dt>model</dt>"), Not(HasSubstr("<dt>reference</dt>"))));
+  const Words judged{"task.preference.loss=kto"};
+  call("run", judged + Words{"run.dir=judged"}).ended(0);
+  EXPECT_THAT(shown("judged", judged), AllOf(HasSubstr("<dt>wanted</dt><dd>1</dd>"),
+                                             HasSubstr("<dt>not wanted</dt><dd>0 or so</dd>")));
 }
 
 TEST_F(Preference, PredictsTheScoresOfPairs) {

@@ -165,9 +165,11 @@ TEST_F(Page, OfEachKindFitsATelephone) {
           in_telephone("find-lr",
                        page_over(run, "learning_rate", name, "suggestion: " + name, {{name, "loss", 1e-2}})) +
           in_telephone("live", page_with(live.dump(), name)) +
-          in_telephone("answers", answers::answer_page({{name, {}, name, name, name, name, true}}, name)),
+          in_telephone("answers", answers::answer_page({{name, {}, {{"answer", name}}, true}}, name)) +
+          in_telephone("compared",
+                       answers::answer_page({{name, {}, {{"question", name}, {"model", name}}}}, name)),
       1200);
-  for (const char* const kind : {"compare", "report", "find-lr", "live", "answers"})
+  for (const char* const kind : {"compare", "report", "find-lr", "live", "answers", "compared"})
     EXPECT_THAT(
         dom, HasSubstr(" name=\"" + std::string(kind) + "\" data-wide=\"0\" data-sight=\"true\"></iframe>"));
 }

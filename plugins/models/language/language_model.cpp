@@ -171,8 +171,7 @@ at::Tensor LanguageModel::scaled(const at::Tensor& embedded) const {
 
 at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserted,
                                const std::vector<int64_t>& rows, const ForwardPass& pass,
-                               const std::shared_ptr<transformer::SharedGradient>& shared,
-                               bool without_adapters) const {
+                               const std::shared_ptr<transformer::SharedGradient>& shared) const {
   const auto kind = [&](bool is_local) {
     transformer::LayerKind made{attention(0), rotation(batch.positions, is_local)};
     made.layout.window = is_local ? config_.sliding_window : 0;
@@ -201,12 +200,14 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
                                       embedding_, positions_, dropout, shared, values, stream_type()))};
       },
       inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
-  if (!without_adapters) return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
-  std::vector<transformer::Layer> bare = layers_;
-  for (transformer::Layer& layer : bare)
+  return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
+}
+
+WithoutAdapters::WithoutAdapters(LanguageModel& model) : model_(model), layers_(model.layers_) {
+  for (transformer::Layer& layer : layers_)
     for (auto lora : {&layer.qkv_lora, &layer.projection_lora, &layer.up_lora, &layer.down_lora})
       lora->clear();
-  return transformer::run_layers(bare, x, layers, pass, parameters(), rows);
+  model_.layers_.swap(layers_);
 }
 
 LossSum LanguageModel::loss_of(const at::Tensor& x, const PackedBatch& batch, const ForwardPass& pass,
@@ -281,11 +282,10 @@ LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, c
   return {out[0], out[1]};
 }
 
-at::Tensor LanguageModel::row_losses(const PackedBatch& batch, const ForwardPass& pass,
-                                     bool without_adapters) const {
+at::Tensor LanguageModel::row_losses(const PackedBatch& batch, const ForwardPass& pass) const {
   batch.check(architecture_.name);
   const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
-  const at::Tensor x = body(batch, {}, batch.target_rows, pass, shared, without_adapters);
+  const at::Tensor x = body(batch, {}, batch.target_rows, pass, shared);
   return pass.run_once(
       unit(0),
       [&](const Tensors& in) {

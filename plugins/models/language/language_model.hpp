@@ -77,9 +77,7 @@ class LanguageModel : public generation::DecoderModel {
                const Inserted& inserted = {}) const;
 
   // The cross entropy of each row with a target, (R) float32, for losses that are not their sum.
-  // without_adapters: as if there were no LoRA.
-  at::Tensor row_losses(const PackedBatch& batch, const ForwardPass& pass,
-                        bool without_adapters = false) const;
+  at::Tensor row_losses(const PackedBatch& batch, const ForwardPass& pass) const;
 
   // With Config::label, in place of the losses and of the logits: what `then` makes of what the head gives at
   // the rows with a target, (T, label->outputs()) fp32. Differentiable; batch.targets do not matter.
@@ -126,6 +124,7 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor logits_of(const at::Tensor& x, at::ScalarType compute) const override;
 
  private:
+  friend class WithoutAdapters;
   // The loss by the head, of what the last layer gives at the rows with a target.
   LossSum loss_of(const at::Tensor& x, const PackedBatch& batch, const ForwardPass& pass,
                   const LossDetails& details,
@@ -144,8 +143,7 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor scaled(const at::Tensor& embedded) const;
   // The last norm's input at `rows` (ascending).
   at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
-                  const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared,
-                  bool without_adapters = false) const;
+                  const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;
 
   Config config_;
   const Architecture& architecture_;
@@ -158,6 +156,19 @@ class LanguageModel : public generation::DecoderModel {
   transformer::Norm last_norm_;
   // Frequencies of rotary positions; those of the local layers, and of long sequences, if others.
   at::Tensor frequencies_, local_frequencies_, long_frequencies_;
+};
+
+// While it lives, the model computes as if there were no LoRA.
+class WithoutAdapters {
+ public:
+  explicit WithoutAdapters(LanguageModel& model);
+  ~WithoutAdapters() { model_.layers_.swap(layers_); }
+  WithoutAdapters(const WithoutAdapters&) = delete;
+  WithoutAdapters& operator=(const WithoutAdapters&) = delete;
+
+ private:
+  LanguageModel& model_;
+  std::vector<transformer::Layer> layers_;  // with it; they stay where a backward pass may look for them
 };
 
 }  // namespace pipeline::language

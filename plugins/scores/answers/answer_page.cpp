@@ -24,8 +24,15 @@ img { width: 8rem; height: 8rem; object-fit: contain; image-rendering: pixelated
   border-radius: 4px; display: block; margin-bottom: .5rem; }
 .id { font-size: .75rem; opacity: .65; }
 dl { margin: .3rem 0 0; display: grid; grid-template-columns: max-content 1fr; gap: .15rem .7rem; }
-dt { opacity: .65; } dd { margin: 0; }
+dl div { display: contents; }
+dt { opacity: .65; } dd { margin: 0; white-space: pre-wrap; }
+main.compared { grid-template-columns: 1fr; }
+.compared dl { display: flex; flex-wrap: wrap; gap: .6rem 1.2rem; }
+.compared dl div { display: block; flex: 1 1 13rem; }
+.compared dl div:first-child { flex-basis: 100%; }
 )";
+
+constexpr const char* kRecord = "answer";
 
 std::string base64(std::string_view bytes) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -44,16 +51,12 @@ std::string escaped(const std::string& text) {
   return text.empty() ? "(nothing)" : figures::xml_escaped(text);
 }
 
-void add_line(std::string& page, const char* what, const std::string& text) {
-  page += std::string("<dt>") + what + "</dt><dd>" + escaped(text) + "</dd>";
-}
-
 }  // namespace
 
 std::string ShownAnswer::pack() const {
   json files = json::array();
   for (const std::string& picture : pictures) files.push_back(json::binary({picture.begin(), picture.end()}));
-  const json values{id, files, question, truth, answer, blind, right};
+  const json values{id, files, texts, right ? json(*right) : json()};
   std::string bytes;
   json::to_cbor(values, bytes);
   return bytes;
@@ -61,12 +64,24 @@ std::string ShownAnswer::pack() const {
 
 ShownAnswer ShownAnswer::unpack(std::string_view bytes) {
   const json values = json::from_cbor(bytes);
-  std::vector<std::string> pictures;
+  ShownAnswer shown{.id = values[0], .pictures = {}, .texts = values[2]};
   for (const json& file : values[1]) {
     const auto& picture = file.get_binary();
-    pictures.emplace_back(picture.begin(), picture.end());
+    shown.pictures.emplace_back(picture.begin(), picture.end());
   }
-  return {values[0], std::move(pictures), values[2], values[3], values[4], values[5], values[6]};
+  if (values[3].is_boolean()) shown.right = values[3].get<bool>();
+  return shown;
+}
+
+void show(uint64_t id, const ShownAnswer& shown, const EvaluationSink& sink) {
+  sink.record(id, kRecord, shown.pack());
+}
+
+void report_shown(const Report& report, const std::string& title, const ReportSink& sink) {
+  std::vector<ShownAnswer> shown;
+  for (const EvaluationRecord& record : report.records)
+    if (record.key == kRecord) shown.push_back(ShownAnswer::unpack(record.bytes));
+  if (!shown.empty()) sink.file("answers.html", answer_page(shown, title));
 }
 
 std::string answer_page(const std::vector<ShownAnswer>& answers, const std::string& title) {
@@ -74,18 +89,23 @@ std::string answer_page(const std::vector<ShownAnswer>& answers, const std::stri
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>" +
       escaped(title) + "</title><style>" + kStyle + "</style></head><body><h1>" + escaped(title) +
-      "</h1>\n<p>" + std::to_string(std::ranges::count(answers, true, &ShownAnswer::right)) + " of these " +
-      std::to_string(answers.size()) + " are right.</p>\n<main>\n";
+      "</h1>\n<p>";
+  const bool are_compared =
+      std::ranges::none_of(answers, [](const ShownAnswer& one) { return one.right.has_value(); });
+  if (!are_compared)
+    page += std::to_string(std::ranges::count(answers, std::optional(true), &ShownAnswer::right)) +
+            " of these " + std::to_string(answers.size()) + " are right.</p>\n<main>\n";
+  else
+    page += std::to_string(answers.size()) + " questions.</p>\n<main class=\"compared\">\n";
   for (const ShownAnswer& shown : answers) {
-    page += std::string("<article class=\"") + (shown.right ? "right" : "wrong") + "\">";
+    page += shown.right ? std::string("<article class=\"") + (*shown.right ? "right" : "wrong") + "\">"
+                        : "<article>";
     for (const std::string& picture : shown.pictures)
       page += "<img alt=\"picture of " + escaped(shown.id) + "\" src=\"data:image/png;base64," +
               base64(picture) + "\">";
     page += "<div class=\"id\">" + escaped(shown.id) + "</div><dl>";
-    if (!shown.question.empty()) add_line(page, "question", shown.question);
-    add_line(page, "truth", shown.truth);
-    add_line(page, "answer", shown.answer);
-    if (!shown.pictures.empty()) add_line(page, "unseen", shown.blind);
+    for (const auto& [what, text] : shown.texts)
+      page += "<div><dt>" + escaped(what) + "</dt><dd>" + escaped(text) + "</dd></div>";
     page += "</dl></article>\n";
   }
   return page + "</main></body></html>\n";

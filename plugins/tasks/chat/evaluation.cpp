@@ -7,14 +7,6 @@
 #include "plugins/tasks/chat/task.hpp"
 
 namespace pipeline::tasks::chat {
-namespace {
-
-using answers::ShownAnswer;
-
-constexpr uint64_t kShown = 48;  // on the page
-constexpr const char* kAnswerRecord = "answer";
-
-}  // namespace
 
 text::Question Chat::question(const TokenSample& sample) const {
   return conversation::last_question(conversation_of(sample), *format_, config().chat.max_tokens,
@@ -25,18 +17,18 @@ void Chat::score(const Answered& one, EvaluationSink& sink) const {
   const answers::AnswerScore score = answers::score_answer(one.question.truth, one.answer);
   sink.value("exact", score.exact, 1);
   sink.value("f1", score.f1, 1);
-  if (sink.purpose() == Purpose::kValidate || one.id >= kShown) return;
-  const ShownAnswer shown{one.question.name, {}, one.question.text, one.question.truth,
-                          one.answer,        "", score.exact == 1};
-  sink.record(one.id, kAnswerRecord, shown.pack());
+  if (sink.purpose() == Purpose::kValidate || one.id >= answers::kShownSamples) return;
+  answers::show(
+      one.id,
+      {.id = one.question.name,
+       .pictures = {},
+       .texts = {{"question", one.question.text}, {"truth", one.question.truth}, {"answer", one.answer}},
+       .right = score.exact == 1},
+      sink);
 }
 
 void Chat::report(const Report& report, const ReportSink& sink) {
-  std::vector<ShownAnswer> shown;
-  for (const EvaluationRecord& record : report.records)
-    if (record.key == kAnswerRecord) shown.push_back(ShownAnswer::unpack(record.bytes));
-  if (!shown.empty())
-    sink.file("answers.html", answers::answer_page(shown, "Answers in held-out conversations"));
+  answers::report_shown(report, "Answers in held-out conversations", sink);
 }
 
 std::vector<Metric> Chat::metrics() {

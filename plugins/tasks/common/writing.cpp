@@ -18,7 +18,8 @@ std::string one_line(std::string text, size_t most) {
 std::string sample_text(const Answered& one, size_t most) {
   return concat("  ", one_line(one.question.name, most), ": ", one.question.shown,
                 "\n    real:    ", one_line(one.question.truth, most),
-                "\n    written: ", one_line(one.answer, most));
+                "\n    written: ", one_line(one.answer, most),
+                one.reference ? "\n    reference: " + one_line(*one.reference, most) : "");
 }
 
 std::vector<Metric> loss_metrics() {

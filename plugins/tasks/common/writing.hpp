@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct Answered {
   uint64_t id = 0;  // the sample's
   Question question;
   std::string answer;
+  std::optional<std::string> reference = std::nullopt;  // another model's, which the task compares with
+  Split split = Split::kTrain;
 };
 
 // A text for the log: one line of so many bytes at most, whatever an untrained model writes.

@@ -133,9 +133,9 @@ BatchInfo Preference::batch_info(const PreferenceBatch& batch) const {
 at::Tensor Preference::reference_of(const Answers& answers) {
   const at::NoGradGuard no_grad;
   const ForwardPass pass{.compute = this->pass().compute, .units = this->pass().units};
-  const at::Tensor rows = second_ ? second_->row_losses(answers.packed, pass)
-                                  : model().row_losses(answers.packed, pass, /*without_adapters=*/true);
-  return sums(-rows, answers);
+  return by_reference([&](const language::LanguageModel& reference) {
+    return sums(-reference.row_losses(answers.packed, pass), answers);
+  });
 }
 
 at::Tensor Preference::crossed_ratios(const PreferenceBatch& batch) {
@@ -309,8 +309,30 @@ std::string Preference::scored_text(const PreferenceBatch& batch, size_t i, cons
                 answer("chosen:   ", chosen, 2 * i), answer("rejected: ", rejected_of(sample), 2 * i + 1));
 }
 
-// 95% intervals over the questions.
+std::vector<Answered> Preference::answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
+  std::vector<Answered> all = TextTask::answer(split, purpose, ids);
+  if (purpose == Purpose::kPredict || !config().preference.has_reference()) return all;
+  std::vector<Answered> theirs = by_reference(
+      [&](const language::LanguageModel& reference) { return answer_by(reference, split, purpose, ids); });
+  for (size_t i = 0; i < all.size(); ++i) all[i].reference = std::move(theirs[i].answer);
+  return all;
+}
+
+void Preference::score(const Answered& one, EvaluationSink& sink) const {
+  const TokenSample sample = corpus().sample(one.split, one.id);
+  answers::ShownAnswer shown{.id = one.question.name,
+                             .pictures = {},
+                             .texts = {{"question", one.question.text}, {"model", one.answer}}};
+  if (one.reference) shown.texts.emplace_back("reference", *one.reference);
+  const char* const given = !is_unpaired() ? "chosen" : is_wanted(sample) ? "wanted" : "not wanted";
+  shown.texts.emplace_back(given, one.question.truth);
+  if (!is_unpaired()) shown.texts.emplace_back("rejected", rejected_of(sample).turns.back().text);
+  answers::show(one.id, shown, sink);
+}
+
+// 95% intervals over the questions, and the page.
 void Preference::report(const Report& report, const ReportSink& sink) {
+  answers::report_shown(report, "Answers beside the preferred ones", sink);
   std::map<std::string, std::vector<intervals::ClusterSum>> parts;
   for (const EvaluationValue& value : report.values)
     if (!value.group.empty()) parts[std::string(value.name)].push_back({value.sum, value.weight});

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "heads/label_form.hpp"
+#include "language/language_model.hpp"
+#include "plugins/scores/answers/answer_page.hpp"
 #include "plugins/tasks/preference/config.hpp"
 #include "plugins/tasks/preference/data.hpp"
 #include "plugins/tasks/preference/losses.hpp"
@@ -88,14 +90,19 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   }
   int64_t max_tokens() const override { return config().chat.max_tokens; }
 
-  bool is_scored(Purpose /*purpose*/, uint64_t /*id*/) const override { return false; }  // only shown
+  // That is, on the page.
+  bool is_scored(Purpose purpose, uint64_t id) const override {
+    return purpose == Purpose::kEvaluate && id < answers::kShownSamples;
+  }
   bool is_answered(const TokenSample& /*sample*/) const override { return true; }
   text::Question question(const TokenSample& sample) const override;
   std::string written_text(const std::vector<int64_t>& tokens) const override {
     return format_->answer_text(tokens);
   }
   const char* written_noun() const override { return "answer"; }
-  void score(const Answered& /*one*/, EvaluationSink& /*sink*/) const override {}
+  // By the model, and by the reference where there is one.
+  std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) override;
+  void score(const Answered& one, EvaluationSink& sink) const override;
   size_t longest_line() const override { return 240; }
   std::vector<std::string> row(const Answered& one) const override { return {one.question.text, one.answer}; }
 
@@ -116,6 +123,13 @@ class Preference : public text::TextTask<PreferenceConfig, PreferenceBatch> {
   };
   Scores scores(const PreferenceBatch& batch);
   std::vector<Figure> figures(const PreferenceBatch& batch, const Scores& found) const;
+  // What `work` makes of the reference model.
+  template <class Work>
+  auto by_reference(Work&& work) {
+    if (second_) return work(*second_);
+    const language::WithoutAdapters bare(model());
+    return work(model());
+  }
   // Log-probabilities of the answers by the reference model.
   at::Tensor reference_of(const Answers& answers);
   // What the model gives each answer to another question more than the reference: (samples, 1) float32.

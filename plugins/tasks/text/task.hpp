@@ -148,15 +148,20 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
     return {this->context(), this->config().generate, this->tokenizer().ends(), this->pass().compute};
   }
   // The questions of these samples with what the model writes.
-  std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
+  virtual std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
+    return answer_by(this->model(), split, purpose, ids);
+  }
+  std::vector<Answered> answer_by(const language::LanguageModel& model, Split split, Purpose purpose,
+                                  const std::vector<uint64_t>& ids) {
     std::vector<Answered> all;
     std::vector<generation::Prompt> prompts;
     for (const uint64_t id : ids) {
-      all.push_back({.id = id, .question = question(corpus_->sample(split, id)), .answer = {}});
+      all.push_back(
+          {.id = id, .question = question(corpus_->sample(split, id)), .answer = {}, .split = split});
       prompts.push_back({.id = id, .tokens = all.back().question.prompt});
     }
-    const std::vector<std::vector<int64_t>> written = generation::generate(
-        this->model(), prompts, writing().options(split, purpose, written_noun(), [&](size_t i) {
+    const std::vector<std::vector<int64_t>> written =
+        generation::generate(model, prompts, writing().options(split, purpose, written_noun(), [&](size_t i) {
           return common::one_line(all[i].question.name);
         }));
     for (size_t i = 0; i < all.size(); ++i) all[i].answer = written_text(written[i]);

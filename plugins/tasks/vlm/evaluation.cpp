@@ -21,7 +21,6 @@
 namespace pipeline::tasks::vlm {
 namespace {
 
-using answers::answer_page;
 using answers::AnswerScore;
 using answers::score_answer;
 using answers::ScoredAnswer;
@@ -29,8 +28,7 @@ using answers::ShownAnswer;
 using common::one_line;
 using picture_texts::plain_question;
 
-constexpr uint64_t kShown = 48;  // on the page
-constexpr const char *kAnswerRecord = "answer", *kScoredRecord = "scored", *kScoresRecord = "scores";
+constexpr const char *kScoredRecord = "scored", *kScoresRecord = "scores";
 // Values by question, for the table: "exact of What is this?".
 constexpr std::array kKinds{"exact", "f1", "blind_exact", "blind_f1", "majority_exact", "majority_f1"};
 
@@ -191,12 +189,16 @@ void Evaluation::score_answers(const VlmTaskBatch& batch, const Inference& infer
       if (k >= 2) sink.value(kKinds[k], values[k], 1);
       if (is_common) sink.value(concat(kKinds[k], " of ", question), values[k], 1);
     }
-    if (id >= kShown) continue;
-    ShownAnswer shown{conversation.id, {}, question, truth, written[i], blind[i], score.exact == 1};
+    if (id >= answers::kShownSamples) continue;
+    ShownAnswer shown{.id = conversation.id, .pictures = {}, .texts = {}, .right = score.exact == 1};
+    if (!question.empty()) shown.texts.emplace_back("question", question);
+    shown.texts.emplace_back("truth", truth);
+    shown.texts.emplace_back("answer", written[i]);
     for (size_t p = 0; p < pictures_until(conversation, 0); ++p)
       if (std::string png = data_.pictures(batch.split, id).png(conversation.images[p]); !png.empty())
         shown.pictures.push_back(std::move(png));
-    sink.record(id, kAnswerRecord, shown.pack());
+    if (!shown.pictures.empty()) shown.texts.emplace_back("unseen", blind[i]);
+    answers::show(id, shown, sink);
   }
 }
 
@@ -246,13 +248,11 @@ void Evaluation::score_retrieval(const VlmTaskBatch& batch, const Inference& inf
 }
 
 void Evaluation::report(const Report& report, const ReportSink& sink) const {
-  std::vector<ShownAnswer> shown;
   std::vector<ScoredAnswer> scored;
   std::vector<float> scores;
   size_t pictures = 0;
   for (const EvaluationRecord& record : report.records) {
     if (record.key == kScoredRecord) scored.push_back(ScoredAnswer::unpack(record.bytes));
-    if (record.key == kAnswerRecord) shown.push_back(ShownAnswer::unpack(record.bytes));
     if (record.key != kScoresRecord) continue;
     const size_t before = scores.size(), count = record.bytes.size() / sizeof(float);
     scores.resize(before + count);
@@ -294,7 +294,7 @@ void Evaluation::report(const Report& report, const ReportSink& sink) const {
     }
     sink.text(text);
   }
-  if (!shown.empty()) sink.file("answers.html", answer_page(shown, "Answers about held-out pictures"));
+  answers::report_shown(report, "Answers about held-out pictures", sink);
 }
 
 std::vector<Metric> Evaluation::metrics() {

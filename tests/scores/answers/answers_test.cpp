@@ -133,16 +133,28 @@ TEST(AnswerScore, ComparesWordsAsSquadDoes) {
 }
 
 TEST(AnswerPage, ShowsWhatItIsGiven) {
-  const ShownAnswer shown{"a<b", {std::string("\x89PNG\0x", 6), "two"}, "What & why?", "<t>", "", "blind",
-                          true};
+  const ShownAnswer shown{
+      "a<b",
+      {std::string("\x89PNG\0x", 6), "two"},
+      {{"question", "What & why?"}, {"truth", "<t>"}, {"answer", ""}, {"unseen", "blind"}},
+      true};
   const ShownAnswer again = ShownAnswer::unpack(shown.pack());
   EXPECT_EQ(again.pictures, shown.pictures);
   EXPECT_EQ(again.id, shown.id);
-  EXPECT_TRUE(again.right);
+  EXPECT_EQ(again.texts, shown.texts);
+  EXPECT_EQ(again.right, shown.right);
   const std::string page = answer_page({again}, "Title");
   for (const char* text : {"a&lt;b", "What &amp; why?", "&lt;t&gt;", "(nothing)", "blind", "class=\"right\"",
                            "src=\"data:image/png;base64,iVBORwB4\"", "src=\"data:image/png;base64,dHdv\""})
     EXPECT_NE(page.find(text), std::string::npos) << text;
+}
+
+TEST(AnswerPage, ComparesAnswersWithoutAVerdict) {
+  const ShownAnswer again = ShownAnswer::unpack(ShownAnswer{"1", {}, {{"model", "a"}}}.pack());
+  EXPECT_FALSE(again.right.has_value());
+  const std::string page = answer_page({again}, "Title");
+  EXPECT_NE(page.find("<main class=\"compared\">"), std::string::npos);
+  EXPECT_EQ(page.find("are right"), std::string::npos);
 }
 
 }  // namespace
