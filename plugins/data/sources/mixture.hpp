@@ -74,6 +74,8 @@ class Mixed {
     const Mixture::Place place = mixture_(epoch, sample);
     return get(stores_[place.source], place.record);
   }
+  // Which record of which of stores() a sample is.
+  Mixture::Place place(uint64_t epoch, uint64_t sample) const { return mixture_(epoch, sample); }
   // The source of each sample, in every epoch; nothing where there is one source alone.
   std::vector<size_t> sources_of(std::span<const uint64_t> samples) const {
     std::vector<size_t> sources;

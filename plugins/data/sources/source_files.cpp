@@ -402,6 +402,15 @@ SourceFiles find_and_hash(const std::string& named, const std::string& cache_fol
   return source;
 }
 
+Hash128 hash_of_files(const std::vector<std::string>& paths, const std::string& cache_folder,
+                      const files::Hooks& hooks) {
+  SourceFiles source{.named = {}, .paths = paths, .names = {}, .ignored = {}, .state = {}, .hash = {}};
+  source.names.resize(paths.size());
+  timespec newest{};
+  source.state = state_of(source.paths, source.bytes, newest);
+  return known_content(source, cache_folder, hooks);
+}
+
 void check_unchanged(const SourceFiles& source) {
   uint64_t bytes = 0;
   timespec newest{};

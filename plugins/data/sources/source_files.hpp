@@ -68,6 +68,10 @@ SourceFiles find(const std::string& named, Content content = Content::kRecords);
 SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
                           const files::Hooks& hooks, Content content = Content::kRecords);
 
+// The hash of some files' content alone, which the cache folder remembers likewise.
+Hash128 hash_of_files(const std::vector<std::string>& paths, const std::string& cache_folder,
+                      const files::Hooks& hooks);
+
 // Throws DataError if a file has changed, or came or went, since find().
 void check_unchanged(const SourceFiles& source);
 

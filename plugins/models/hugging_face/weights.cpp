@@ -286,8 +286,11 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
   return weights;
 }
 
-void check_weights(const std::string& folder) try {
-  static_cast<void>(safetensors::Folder::open(folder));
+std::vector<std::string> weight_files(const std::string& folder) try {
+  const auto opened = safetensors::Folder::open(folder);
+  std::vector<std::string> paths;
+  for (const safetensors::File& file : opened.files()) paths.push_back(file.path());
+  return paths;
 } catch (const std::exception& error) {
   fail_with(PL_ERROR_CONFIG, error.what());
 }

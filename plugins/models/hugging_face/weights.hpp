@@ -119,9 +119,11 @@ at::Tensor rows_from(const std::string& folder, const std::string& name, int64_t
 std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
                                               const NameMap& map = {});
 
-// What can be said of a folder's weights without a model, so that `check` says it as the run would: throws
-// Error (PL_ERROR_CONFIG) where there are none, or files are missing, cut off or of another kind.
-void check_weights(const std::string& folder);
+// The files that have a folder's weights. Says what can be said of them without a model: throws Error
+// (PL_ERROR_CONFIG) where there are none, or files are missing, cut off or of another kind.
+std::vector<std::string> weight_files(const std::string& folder);
+// So that `check` says it as the run would.
+inline void check_weights(const std::string& folder) { static_cast<void>(weight_files(folder)); }
 
 // A note for the log on which weights of a folder are read where it has two kinds, as after a new model was
 // saved to it. Empty: it has one.

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 
@@ -326,6 +327,25 @@ at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& row
                                     host.const_data_ptr<int64_t>() + host.numel());
   return transformer::head_logits(body(batch, inserted, wanted, {.compute = compute}, nullptr), last_norm_,
                                   head(), compute, {}, config_.final_logit_softcapping);
+}
+
+transformer::LikeliestTokens LanguageModel::likeliest_tokens(const PackedBatch& batch, at::ScalarType compute,
+                                                             int64_t vocabulary, int64_t k,
+                                                             double temperature) const {
+  constexpr int64_t kRows = 256;  // whose logits exist at a time
+  const at::NoGradGuard no_grad;
+  batch.check(architecture_.name);
+  const at::Tensor x = body(batch, {}, batch.target_rows, {.compute = compute}, nullptr);
+  std::vector<at::Tensor> ids, log_p;
+  for (int64_t begin = 0; begin < x.size(0); begin += kRows) {
+    const at::Tensor rows = x.narrow(0, begin, std::min(kRows, x.size(0) - begin));
+    const at::Tensor logits =
+        transformer::head_logits(rows, last_norm_, head(), compute, {}, config_.final_logit_softcapping);
+    const auto likeliest = transformer::likeliest_tokens(logits.narrow(1, 0, vocabulary), k, temperature);
+    ids.push_back(likeliest.ids);
+    log_p.push_back(likeliest.log_p);
+  }
+  return {at::cat(ids), at::cat(log_p)};
 }
 
 // Counts the products that are computed: 2 m n k each, and twice that again for the backward pass. The output

@@ -92,6 +92,10 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,
                     const Inserted& inserted = {}) const;
 
+  // What it says of each row with a target, (T): its k likeliest of the first `vocabulary` tokens.
+  transformer::LikeliestTokens likeliest_tokens(const PackedBatch& batch, at::ScalarType compute,
+                                                int64_t vocabulary, int64_t k, double temperature) const;
+
   // Floating-point operations of forward and backward.
   double flops(const PackedBatch& batch) const;
 

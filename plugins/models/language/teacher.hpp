@@ -1,8 +1,10 @@
 // A second language model from whose probabilities a first one learns (Hinton et al., arXiv:1503.02531).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +18,12 @@ namespace pipeline::language {
 struct TeacherOptions {
   std::filesystem::path init_from;
   double weight = 0.5, beta = 0, temperature = 1;
+  int64_t top_k = 0;
+
+  bool is_wanted() const { return !init_from.empty(); }
+  // Whether it is asked before training alone, and what it says is kept.
+  bool is_kept() const { return is_wanted() && top_k > 0; }
+  transformer::Divergence divergence() const { return {.beta = beta, .temperature = temperature}; }
 
   void describe(Options& o) {
     o("init_from", init_from,
@@ -33,34 +41,37 @@ struct TeacherOptions {
         .min(0)
         .max(1);
     o("temperature", temperature, "both models' logits are divided by it in the divergence").above(0);
+    o("top_k", top_k,
+      "the teacher is asked once, before training, and of each target its so many likeliest tokens are kept "
+      "in run.cache_dir; the divergence takes all others together for one. 0: it is asked in every step, and "
+      "nothing is left out")
+        .unit("tokens")
+        .min(0);
   }
   void validate(const ConfigErrors& errors) const {
     std::error_code ignored;
-    if (errors.trains() && !init_from.empty() && !std::filesystem::is_directory(init_from, ignored))
+    if (errors.trains() && is_wanted() && !std::filesystem::is_directory(init_from, ignored))
       errors("init_from", "there is no such folder");
     const TeacherOptions plain;
     for (const auto& [key, is_plain] : {std::pair("weight", weight == plain.weight),
                                         {"beta", beta == plain.beta},
-                                        {"temperature", temperature == plain.temperature}})
-      if (init_from.empty() && !is_plain) errors(key, "is of no use without a teacher: set init_from, too");
+                                        {"temperature", temperature == plain.temperature},
+                                        {"top_k", top_k == plain.top_k}})
+      if (!is_wanted() && !is_plain) errors(key, "is of no use without a teacher: set init_from, too");
   }
 };
 
 // Frozen, in the registry of the model that learns from it, as its "teacher.*" behind its units. A stage or a
-// prediction may do without. Not for several threads at once.
-class Teacher {
- public:
-  // Throws an Error where the folder is none of a language model. `student` must outlive this.
-  Teacher(LanguageModel& student, const TeacherOptions& options);
+// prediction may do without. Throws an Error where the folder is none of a language model. `student` must
+// outlive it.
+std::unique_ptr<LanguageModel> make_teacher(LanguageModel& student, const TeacherOptions& options);
 
-  const LanguageModel& model() const { return *model_; }
-  // Loss of the student over the rows with a target; `apart`, (rows) fp32, receives the divergences.
-  LossSum loss(const LanguageModel& student, const PackedBatch& batch, const ForwardPass& pass,
-               LossDetails details, const at::Tensor& apart) const;
+// For the log: "models/large, qwen3 of 28 layers, 1024 wide".
+std::string name_of_teacher(const TeacherOptions& options, const LanguageModel& teacher);
 
- private:
-  const TeacherOptions options_;
-  std::unique_ptr<LanguageModel> model_;
-};
+// By itself, with its weights on a device: matrices in bfloat16 where that is computed in, all else in
+// float32. For a student with so many tokens.
+std::unique_ptr<LanguageModel> load_teacher(const TeacherOptions& options, int64_t student_tokens,
+                                            at::Device device, at::ScalarType compute);
 
 }  // namespace pipeline::language

@@ -123,7 +123,7 @@ at::Tensor mixed_loss(at::Tensor& logits, const at::Tensor& targets, bool gradie
                       const HeadOptions& options, const at::Tensor& row_losses, int64_t begin) {
   const Distillation& teacher = options.teacher;
   const int64_t count = logits.size(0);
-  const DivergenceOfRows apart = divergence(logits, teacher.logits(begin, count), teacher.kind, gradient);
+  const DivergenceOfRows apart = teacher.of(logits, begin, gradient);
   if (teacher.row_losses.defined()) teacher.row_losses.narrow(0, begin, count).copy_(apart.losses);
   const at::Tensor loss = cross_entropy(logits, targets, gradient, options, row_losses);
   if (gradient) {
@@ -144,7 +144,7 @@ int64_t even_chunk(int64_t rows, int64_t most) {
 constexpr int64_t kRowsOnCpu = 512;
 constexpr int64_t kBytesOnDevice = int64_t{1} << 30;
 int64_t default_chunk(const at::Tensor& h, int64_t vocabulary, const HeadOptions& options) {
-  const int64_t as_many = options.teacher.logits ? 8 : 1;  // matrices of this size at a time
+  const int64_t as_many = options.teacher.is_wanted() ? 8 : 1;  // matrices of this size at a time
   if (h.is_cpu()) return kRowsOnCpu / as_many;
   return std::max<int64_t>(1, kBytesOnDevice / (vocabulary * h.element_size() * as_many));
 }
@@ -236,8 +236,8 @@ HeadResult through_head(const HeadInput& in, const HeadOptions& options, bool gr
     const at::Tensor& rows = options.row_losses;
     const at::Tensor wanted = rows.defined() ? rows.narrow(0, begin, size) : at::Tensor(),
                      right = in.targets.narrow(0, begin, size);
-    sum.add_(options.teacher.logits ? mixed_loss(logits, right, gradient, options, wanted, begin)
-                                    : cross_entropy(logits, right, gradient, options, wanted));
+    sum.add_(options.teacher.is_wanted() ? mixed_loss(logits, right, gradient, options, wanted, begin)
+                                         : cross_entropy(logits, right, gradient, options, wanted));
     if (!gradient) continue;
     if (slopes.defined()) all.mul_(slopes);
     const double factor = factor_left(logits, options.scale);

@@ -24,7 +24,7 @@ struct HeadOptions {
   LossTerms terms = {};
   // (N) float32, receives the cross entropy of each row, without the terms; undefined: nobody asks
   at::Tensor row_losses = {};
-  Distillation teacher = {};  // without `logits`: there is none
+  Distillation teacher = {};  // without `logits` and `likeliest`: there is none
 };
 
 // Final norm, output head (V, C) with or without `bias` (V), and cross-entropy over the rows of x (N, C);

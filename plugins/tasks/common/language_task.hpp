@@ -235,7 +235,7 @@ class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
 };
 
 // The base of a task whose model is a language model. ConfigT has the group `language`, with `lora`, too, and
-// may have `teacher`.
+// may have `teacher`; BatchT then has `likeliest`, what a teacher that is not asked in every step has said.
 template <class ConfigT, class BatchT>
 class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, BatchT> {
   using Base = SequenceTask<ConfigT, language::LanguageModel, BatchT>;
@@ -244,24 +244,18 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
   using Base::Base;
 
   std::shared_ptr<language::LanguageModel> build_model() override {
-    const TaskTokenizer& tokenizer = this->tokenizer();
-    language::Config model = this->config().language.model(
-        {tokenizer->vocab_size(), tokenizer.own_tokens().begin, tokenizer->eot()});
-    model.label = label();
-    auto made = language::make_adapted(model, this->config().language.lora);
-    if constexpr (requires { this->config().teacher; })
-      if (!this->config().teacher.init_from.empty() && this->run().purpose == PL_PURPOSE_TRAIN) {
-        require_same_tokens(this->config().teacher.init_from, tokenizer, this->errors());
-        teacher_.emplace(*made, this->config().teacher);
-        this->context().info("teacher    ", this->config().teacher.init_from.string(), ", ",
-                             teacher_->model().config().architecture, " of ",
-                             teacher_->model().config().num_hidden_layers, " layers, ",
-                             teacher_->model().config().hidden_size, " wide; it is not trained");
+    auto made = language::make_adapted(model_config(), this->config().language.lora);
+    if constexpr (kMayHaveTeacher)
+      if (has_teacher() && !this->config().teacher.is_kept()) {
+        require_same_tokens(this->config().teacher.init_from, this->tokenizer(), this->errors());
+        teacher_ = language::make_teacher(*made, this->config().teacher);
+        this->context().info("teacher    ", language::name_of_teacher(this->config().teacher, *teacher_),
+                             "; it is not trained");
       }
     return made;
   }
   double flops(const BatchT& batch) override {
-    return Base::flops(batch) + (teacher_ ? teacher_->model().flops(batch.packed) / 3 : 0);
+    return Base::flops(batch) + (teacher_ ? teacher_->flops(batch.packed) / 3 : 0);
   }
   void import_model(const std::filesystem::path& folder) override {
     import_language_model(folder, this->context(), this->config().language.lora, this->model(),
@@ -275,21 +269,24 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
   }
 
  protected:
+  static constexpr bool kMayHaveTeacher = requires(const ConfigT& config) { config.teacher; };
+  bool has_teacher() const {
+    if constexpr (kMayHaveTeacher)
+      return this->config().teacher.is_wanted() && this->run().purpose == PL_PURPOSE_TRAIN;
+    return false;
+  }
+  language::Config model_config() const {
+    const TaskTokenizer& tokenizer = this->tokenizer();
+    language::Config model = this->config().language.model(
+        {tokenizer->vocab_size(), tokenizer.own_tokens().begin, tokenizer->eot()});
+    model.label = label();
+    return model;
+  }
   // Evaluations have no teacher: their loss stays the cross entropy.
   LossSum loss_of(const BatchT& batch, const language::LossDetails& details) override {
-    if (!teacher_ || !this->pass().training) return Base::loss_of(batch, details);
-    const auto rows = [&] {
-      return at::empty({batch.packed.targets.size(0)}, batch.packed.targets.options().dtype(at::kFloat));
-    };
-    language::LossDetails with = details;
-    if (!with.row_losses.defined()) with.row_losses = rows();
-    const at::Tensor apart = rows();
-    LossSum sum = teacher_->loss(this->model(), batch.packed, this->pass(), with, apart);
-    const auto count = static_cast<double>(apart.size(0));
-    this->context().metric("divergence", to_pl(apart.sum(at::kDouble)), count);
-    if (!details.terms.any())  // which have it told
-      this->context().metric("cross_entropy", to_pl(with.row_losses.sum(at::kDouble)), count);
-    return sum;
+    if constexpr (kMayHaveTeacher)
+      if (has_teacher() && this->pass().training) return taught_loss_of(batch, details);
+    return Base::loss_of(batch, details);
   }
   // Of a model that has a head for labels in place of the output head.
   virtual std::optional<heads::LabelForm> label() const { return std::nullopt; }
@@ -297,7 +294,28 @@ class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, Batch
   virtual std::optional<int64_t> last_token() const { return std::nullopt; }
 
  private:
-  std::optional<language::Teacher> teacher_;
+  LossSum taught_loss_of(const BatchT& batch, const language::LossDetails& details) {
+    const auto rows = [&] {
+      return at::empty({batch.packed.targets.size(0)}, batch.packed.targets.options().dtype(at::kFloat));
+    };
+    language::LossDetails with = details;
+    if (!with.row_losses.defined()) with.row_losses = rows();
+    const at::Tensor apart = rows();
+    const language::TeacherOptions& options = this->config().teacher;
+    with.teacher = teacher_.get();
+    with.distillation = {.kind = options.divergence(),
+                         .weight = options.weight,
+                         .likeliest = batch.likeliest,
+                         .row_losses = apart};
+    LossSum sum = Base::loss_of(batch, with);
+    const auto count = static_cast<double>(apart.size(0));
+    this->context().metric("divergence", to_pl(apart.sum(at::kDouble)), count);
+    if (!details.terms.any())  // which have it told
+      this->context().metric("cross_entropy", to_pl(with.row_losses.sum(at::kDouble)), count);
+    return sum;
+  }
+
+  std::unique_ptr<language::LanguageModel> teacher_;  // that is asked in every step
 };
 
 }  // namespace pipeline::tasks::common

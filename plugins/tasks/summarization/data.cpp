@@ -1,5 +1,7 @@
 #include "plugins/tasks/summarization/data.hpp"
 
+#include <pipeline/error.hpp>
+
 #include <algorithm>
 
 namespace pipeline::tasks::summarization {
@@ -34,6 +36,15 @@ stores::TokenReport read_samples(const PairSource& source, const Encoder& encode
                                    encoder.vocabulary_size);
       },
       add);
+}
+
+std::string SequenceRules::key() const {
+  std::string key = concat(max_tokens, " ", max_summary_tokens, " ", end_of_text, " ", loss_on_all);
+  for (const std::vector<int64_t>& tokens : {start, separator}) {
+    key += ";";
+    for (const int64_t token : tokens) key += concat(" ", token);
+  }
+  return key;
 }
 
 Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules) {

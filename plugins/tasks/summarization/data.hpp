@@ -43,6 +43,8 @@ struct SequenceRules {
 
   // Tokens that every sequence has: start and separator.
   int64_t fixed() const { return static_cast<int64_t>(start.size() + separator.size()); }
+  // Equal where all of them are.
+  std::string key() const;
 };
 
 // The sequence for learning and evaluating.

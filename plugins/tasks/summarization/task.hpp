@@ -34,6 +34,7 @@ class Summarization : public text::TextTask<SummarizationConfig> {
   std::vector<Sequence> sequences(const TokenSample& sample) const override {
     return {make_sequence(sample, rules_)};
   }
+  std::string sequence_rules() const override { return rules_.key(); }
   int64_t max_tokens() const override { return rules_.max_tokens; }
 
   bool is_scored(Purpose purpose, uint64_t id) const override { return config().rouge.includes(purpose, id); }

@@ -12,6 +12,7 @@
 #include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/common/writing.hpp"
 #include "plugins/tasks/text/data.hpp"
+#include "plugins/tasks/text/teacher_store.hpp"
 
 namespace pipeline::tasks::text {
 
@@ -22,12 +23,16 @@ struct TextBatch {
   language::PackedBatch packed;
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
-  std::vector<size_t> sources;  // of each sample, where training has several
-  std::vector<int64_t> ends;    // of the samples, as rows
+  std::vector<size_t> sources;                  // of each sample, where training has several
+  std::vector<int64_t> ends;                    // of the samples, as rows
+  transformer::LikeliestTokens likeliest = {};  // what a teacher has said, if it has
 
   template <class V>
   void tensors(V&& visit) {
     packed.tensors(visit);
+    if (!likeliest.ids.defined()) return;
+    visit(likeliest.ids);
+    visit(likeliest.log_p);
   }
 };
 
@@ -40,9 +45,12 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
  public:
   using Base::Base;
 
-  void prepare() override { open_corpus(); }
+  void prepare() override {
+    open_corpus();
+    ask_teacher();
+  }
   void open_data() override {
-    if (!corpus_) open_corpus();  // another process has prepared
+    if (!corpus_) prepare();  // another process has prepared
     this->tokenizer().set_end(open_rules());
     if (logs_data()) log_data();
   }
@@ -57,7 +65,9 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
   std::string sample_name(Split split, uint64_t id) const override {
     return name_of(corpus_->sample(split, id));
   }
-  std::string data_fingerprint() override { return corpus_->fingerprint(); }
+  std::string data_fingerprint() override {
+    return corpus_->fingerprint() + (teacher_store_ ? " " + teacher_store_->fingerprint() : "");
+  }
 
   BatchT make_batch(const LoadRequest& request) const override {
     std::vector<std::vector<int64_t>> tokens, targets;
@@ -77,6 +87,8 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
     batch.split = request.split;
     batch.ends = std::move(ends);
     if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
+    if (teacher_store_ && request.split == Split::kTrain)
+      batch.likeliest = likeliest_of(request, batch.packed);
     batch.packed.full_length = max_tokens();
     require_ids(batch.packed.tokens, this->tokenizer()->vocab_size(), "token");
     require_ids(batch.packed.targets, this->tokenizer()->vocab_size(), "target");
@@ -126,6 +138,8 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
   virtual std::string name_of(const stores::TokenSample& sample) const = 0;
   // For learning and evaluating; none sees another.
   virtual std::vector<Sequence> sequences(const stores::TokenSample& sample) const = 0;
+  // What of the options they depend on, if the cache has samples that they do not decide.
+  virtual std::string sequence_rules() const { return ""; }
   virtual int64_t max_tokens() const = 0;  // of a sample
 
   // Evaluation.
@@ -185,6 +199,32 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
     });
   }
 
+  void ask_teacher() {
+    if constexpr (Base::kMayHaveTeacher)
+      if (this->has_teacher() && this->config().teacher.is_kept()) {
+        common::require_same_tokens(this->config().teacher.init_from, this->tokenizer(), this->errors());
+        this->tokenizer().set_end(open_rules());
+        const Asking asking{
+            .teacher = this->config().teacher,
+            .context = this->context(),
+            .vocabulary = this->model_config().vocab_size,
+            .max_tokens = max_tokens(),
+            .rules = sequence_rules(),
+            .sequences = [this](const stores::TokenSample& sample) { return sequences(sample); }};
+        files::with_data_errors([&] { teacher_store_.emplace(asking, *corpus_); });
+      }
+  }
+  transformer::LikeliestTokens likeliest_of(const LoadRequest& request,
+                                            const language::PackedBatch& packed) const {
+    std::vector<sources::Mixture::Place> places;
+    for (const uint64_t id : request.ids) places.push_back(corpus_->training().place(request.epoch, id));
+    transformer::LikeliestTokens found = files::with_data_errors([&] { return teacher_store_->of(places); });
+    if (const auto targets = static_cast<int64_t>(packed.target_rows.size()); found.ids.size(0) != targets)
+      fail("the teacher was asked at ", found.ids.size(0), " targets of a batch that has ", targets,
+           ": remove the files *.teacher in run.cache_dir, and run again");
+    return found;
+  }
+
   void log_data() {
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest})
       static_cast<void>(corpus_->size(split));
@@ -195,6 +235,7 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
   }
 
   std::optional<Corpus> corpus_;
+  std::optional<TeacherStore> teacher_store_;  // that is not asked in every step
 };
 
 }  // namespace pipeline::tasks::text
