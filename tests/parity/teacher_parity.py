@@ -12,20 +12,25 @@ from comparison import plain_training, run, started, steps_of, worst_of
 
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
 BATCH, STEPS, RATE = 4, 4, 1e-3
-# Of the teacher: its kind; then beta, temperature, weight.
-CASES = [("qwen3", 0.0, 1.0, 0.5), ("qwen3", 1.0, 2.0, 1.0), ("gemma2", 0.3, 0.7, 0.8)]
+# Of the teacher: its kind; then beta, temperature, weight, top_k.
+CASES = [("qwen3", 0.0, 1.0, 0.5, 0), ("qwen3", 1.0, 2.0, 1.0, 0), ("gemma2", 0.3, 0.7, 0.8, 0), ("qwen3", 0.0, 1.0, 0.5, 8), ("gemma2", 0.3, 0.7, 0.8, 3)]
 
 
 def text():
     return " ".join(random.choice(WORDS) for _ in range(random.randint(2, 9)))
 
 
-def divergence(student, teacher, beta, temperature):
-    """The sum over rows of logits; as trl.experimental.gkd's generalized_jsd_loss()."""
+def divergence(student, teacher, beta, temperature, top_k):
+    """The sum over rows of logits; as trl.experimental.gkd's generalized_jsd_loss(). With top_k, over the teacher's likeliest tokens and
+    all others together."""
     import torch
     from torch.nn.functional import kl_div, log_softmax
 
     student, teacher = log_softmax(student / temperature, -1), log_softmax(teacher / temperature, -1)
+    if top_k:
+        ids = teacher.topk(top_k).indices
+        student, teacher = (torch.cat([of.gather(1, ids), torch.log1p(-of.gather(1, ids).exp().sum(1, keepdim=True))], 1)
+                            for of in (student, teacher))
     if beta == 0:
         return kl_div(student, teacher, reduction="sum", log_target=True)
     if beta == 1:
@@ -35,7 +40,7 @@ def divergence(student, teacher, beta, temperature):
         mixture, student, reduction="sum", log_target=True)
 
 
-def theirs(work, rows, beta, temperature, weight):
+def theirs(work, rows, beta, temperature, weight, top_k):
     """[(loss, divergence, gradient norm)] of the steps."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -57,7 +62,7 @@ def theirs(work, rows, beta, temperature, weight):
             with torch.no_grad():
                 right = teacher(input_ids=ids).logits[0, len(begin) - 1 : -1, : mine.shape[1]]
             parts.append((torch.nn.functional.cross_entropy(mine, ids[0, len(begin) :], reduction="sum"),
-                          divergence(mine, right, beta, temperature), len(end)))
+                          divergence(mine, right, beta, temperature, top_k), len(end)))
         count = sum(part[2] for part in parts)
         own, apart = (sum(part[i] for part in parts) / count for i in range(2))
         loss = (1 - weight) * own + weight * apart
@@ -68,7 +73,7 @@ def theirs(work, rows, beta, temperature, weight):
     return seen
 
 
-def compare(program, work, kind, beta, temperature, weight):
+def compare(program, work, kind, beta, temperature, weight, top_k):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -92,18 +97,19 @@ def compare(program, work, kind, beta, temperature, weight):
     with open(os.path.join(work, "chat.toml"), "w", encoding="utf-8") as file:
         file.write(f"""[run]
 dir = "run"
+cache_dir = "cache"
 device = "cpu"
 [task]
 plugin = "chat"
 data.train = "chat.jsonl"
 chat.max_tokens = 96
 generate.max_tokens = 8
-teacher = {{ init_from = "teacher", beta = {beta}, temperature = {temperature}, weight = {weight} }}
+teacher = {{ init_from = "teacher", beta = {beta}, temperature = {temperature}, weight = {weight}, top_k = {top_k} }}
 {plain_training("student", BATCH, STEPS, RATE)}""")
     run(program, work, "run", "chat.toml")
     ours = steps_of(os.path.join(work, "run"), "loss", "divergence", "grad_norm")
-    worst = worst_of(ours, theirs(work, rows, beta, temperature, weight), f"{kind} beta {beta}")
-    print(f"  {kind} beta {beta}, temperature {temperature}, weight {weight}: losses, divergences and norms differ by at most "
+    worst = worst_of(ours, theirs(work, rows, beta, temperature, weight, top_k), f"{kind} beta {beta}")
+    print(f"  {kind} beta {beta}, temperature {temperature}, weight {weight}, top_k {top_k}: losses, divergences and norms differ by at most "
           + ", ".join(f"{one:.1e}" for one in worst))
 
 
