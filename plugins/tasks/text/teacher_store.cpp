@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using transformer::LikeliestTokens;
 
 constexpr stores::SampleKind kAnswers{.name = "PLTEACHR", .version = 1, .ending = "teacher"};
-constexpr uint64_t kTokens = 4096;  // that the teacher reads at a time, and the rest of the last sample
+constexpr uint64_t kTokens = 4096;  // that the teacher reads at a time, with the rest of the last sample
 
 // Behind the samples of a file.
 struct Summary {
@@ -42,8 +42,8 @@ struct Summary {
 
 std::string about(double seconds) {
   if (seconds < 60) return "less than a minute";
-  if (seconds < 7200) return concat("about ", std::lround(seconds / 60), " minutes");
-  return concat("about ", std::lround(seconds / 3600), " hours");
+  if (seconds < 7200) return concat("about ", std::lround(seconds / 60), " min");
+  return concat("about ", std::lround(seconds / 3600), " h");
 }
 
 // Asks a teacher about all samples of a source.
@@ -67,13 +67,15 @@ class Questioning {
     device_ = open_device(context.run());
     compute_ = to_torch(context.run().compute_dtype);
     teacher_ = language::load_teacher(asking_.teacher, asking_.vocabulary, device_, compute_);
-    uint64_t done = 0;
-    for (uint64_t next = 0; next < samples_.size();) {
+    uint64_t done = 0, next = 0;
+    for (int question = 0; next < samples_.size(); ++question) {
       hooks_.throw_if_cancelled();
       const Clock::time_point begin = Clock::now();
-      const uint64_t read = ask(next, writer);
+      const uint64_t read = ask(next, question < 2 ? kTokens / 4 : kTokens, writer);
       const std::chrono::duration<double> seconds = Clock::now() - begin;
-      if (done == 0) announce(seconds.count() * static_cast<double>(tokens_) / static_cast<double>(read));
+      // The first answer takes longer than all others, so the time is estimated by the second.
+      if (question == 1 || (question == 0 && next == samples_.size()))
+        announce(seconds.count() * static_cast<double>(tokens_) / static_cast<double>(read));
       hooks_.report(done += read, tokens_);
     }
     teacher_.reset();
@@ -96,10 +98,9 @@ class Questioning {
         " in run.cache_dir, ", about(seconds));
   }
 
-  // About samples from `next` on, which then is the first that is left. How many tokens they have. The first
-  // ones, by which the time is estimated, are few.
-  uint64_t ask(uint64_t& next, stores::SampleWriter& writer) {
-    const uint64_t most = next == 0 ? kTokens / 8 : kTokens;
+  // About samples from `next` on, which then is the first that is left, until they have `most` tokens. How
+  // many they have.
+  uint64_t ask(uint64_t& next, uint64_t most, stores::SampleWriter& writer) {
     std::vector<std::vector<int64_t>> tokens, targets;
     std::vector<int64_t> rows;  // of each sample
     uint64_t read = 0;
