@@ -1,5 +1,5 @@
-// ModernBERT (Warner et al., arXiv:2412.13663): rotary positions, GeGLU, norms before what is added, no biases, and
-// layers that see a window of a text.
+// ModernBERT (Warner et al., arXiv:2412.13663): rotary positions, GeGLU, norms before what is added, no
+// biases, and layers that see a window of a text.
 #include <string>
 #include <vector>
 
