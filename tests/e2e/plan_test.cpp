@@ -66,8 +66,8 @@ TEST_F(Plan, PredictsThePeakOfARun) {
 // The model has many layers: what libraries and allocators keep differs by 10 MB from run to run.
 TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   std::string pairs;
-  for (int i = 0; i < 88; ++i)
-    pairs += R"({"document":")" + std::string(i < 80 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
+  for (int i = 0; i < 176; ++i)
+    pairs += R"({"document":")" + std::string(i < 160 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
   write_text(path("train.jsonl"), pairs);
   const Words sets{"run.reproducible=false",
                    "task.language.num_hidden_layers=8",
@@ -76,8 +76,8 @@ TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
                    "task.language.max_position_embeddings=128",
                    "task.sequence.max_tokens=128",
                    "task.tokenizer.vocab_size=257",
-                   "train.global_batch=8",
-                   "train.micro_batch=8",
+                   "train.global_batch=16",
+                   "train.micro_batch=16",
                    "train.max_steps=11",
                    "loader.shuffle=false",
                    "loader.group_by_length=false",
