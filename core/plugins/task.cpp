@@ -242,6 +242,7 @@ const std::vector<pl_parameter>& Task::parameters() {
     parameter.form_bytes = 0;
     read.push_back(parameter);
   }
+  require_work_for_losses(read);
   return parameters_ = std::move(read);
 }
 

@@ -212,6 +212,7 @@ class Task {
  private:
   friend class Batch;
 
+  void require_work_for_losses(const std::vector<pl_parameter>& parameters);
   const pl_global_outputs* global_outputs() const;
   std::optional<bool> has_global_outputs_;  // once asked
 

@@ -74,6 +74,16 @@ const std::vector<Loss>& Task::losses() {
   return losses_.emplace(std::move(read));
 }
 
+void Task::require_work_for_losses(const std::vector<pl_parameter>& parameters) {
+  for (size_t i = 0; i < losses().size(); ++i)
+    if (std::ranges::none_of(parameters, [&](const pl_parameter& p) {
+          return p.loss == i && (p.flags & PL_PARAMETER_TRAINABLE) != 0;
+        }))
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{}: loss '{}' trains nothing: no trainable parameter is of it",
+                              plugin().label(), losses()[i].name));
+}
+
 uint64_t Task::busiest_step() {
   losses();
   return busiest_step_;

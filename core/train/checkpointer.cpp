@@ -60,6 +60,15 @@ std::string task_identity(const Session& session) {
   return session.task_plugin().name() + " " + session.task_plugin().version();
 }
 
+// What is counted and averaged for each loss belongs to its place among them.
+nlohmann::json loss_identity(plugins::Task& task) {
+  nlohmann::json losses = nlohmann::json::array();
+  for (size_t i = 0; i < task.losses().size(); ++i)
+    losses.push_back({{"name", task.losses()[i].name},
+                      {"parameters", std::ranges::count(task.parameters(), i, &pl_parameter::loss)}});
+  return losses;
+}
+
 std::vector<std::string> parameters_with(plugins::Task& task, uint32_t flag, bool is_set = true) {
   std::vector<std::string> names;
   for (const pl_parameter& parameter : task.parameters())
@@ -187,6 +196,12 @@ void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) cons
     throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with: {} now, {} then: "
                                              "bring it back, or start over with --fresh",
                                              from.path(), describe_data(data), describe_data(then["data"])));
+  const nlohmann::json losses = loss_identity(session_.task());
+  if (then.is_object() && then.contains("losses") && then["losses"] != losses)
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: the losses are not those that this run began with: {} now, {} then: bring "
+                            "them back in this order, or begin another run from it by train.init_from",
+                            from.path(), losses.dump(), then["losses"].dump()));
   const uint64_t batch = session_.plan().global_batch;
   if (then.is_object() && then.value("global_batch", batch) != batch)
     log_.warning(
@@ -300,6 +315,7 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
                                             const std::optional<checkpoint::Metric>& metric, bool wait) {
   nlohmann::json identity = numeric_identity(session_);
   identity["data"] = data_identity(session_.task());
+  identity["losses"] = loss_identity(session_.task());
   identity["global_batch"] = session_.plan().global_batch;
   identity["task"] = task_identity(session_);
   checkpoint::Contents contents{.step = state.step,

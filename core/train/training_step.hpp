@@ -108,7 +108,7 @@ class TrialSteps {
 
   Session& session_;
   LossScale loss_scale_;
-  uint64_t step_;  // begins with the one that takes the most memory
+  uint64_t step_;  // from the one that takes the most memory
 };
 
 }  // namespace pipeline::train

@@ -101,18 +101,17 @@ class LossesTest(job.Job):
         return whole
 
     def test_are_those_of_a_loop_with_two_optimizers(self):
-        for name, sets in {"whole": dict(train__micro_batch=8), "halves": dict(train__micro_batch=4), "two": TWO}.items():
+        for name, sets in {"halves": dict(train__micro_batch=4), "two": TWO}.items():
             self.train(name, **sets)
             self.pipeline("export", name, "--checkpoint", "last", "--output", f"{name}.out")
-        differences = self.run_words(job.PYTHON, "gan.py", "whole.out", "halves.out", "two.out").split()
-        self.assertEqual(len(differences), 3)
+        differences = self.run_words(job.PYTHON, "gan.py", "halves.out", "two.out").split()
+        self.assertEqual(len(differences), 2)
         for difference in differences:
             self.assertLessEqual(float(difference), 1e-6)
 
     def test_have_the_same_bits_under_every_strategy(self):
         self.train("alone")
-        for name, sets in {"ddp": dict(TWO, strategy__plugin="ddp"), "stage 1": dict(TWO, strategy__zero_stage=1),
-                           "stage 2": TWO, "stage 3": dict(TWO, strategy__zero_stage=3)}.items():
+        for name, sets in {"ddp": dict(TWO, strategy__plugin="ddp"), "stage 2": TWO, "stage 3": dict(TWO, strategy__zero_stage=3)}.items():
             with self.subTest(name):
                 self.train(name, **sets)
                 self.assertEqual(self.lines("alone"), self.lines(name))
@@ -155,6 +154,24 @@ class LossesTest(job.Job):
         self.pipeline("run", "killed")
         self.assertEqual(self.lines("whole"), self.lines("killed"))
         self.assertEqual(self.tensors("whole", 6), self.tensors("killed", 6))
+
+    def test_an_average_that_has_not_begun_is_the_weights(self):
+        (self.folder / "late.py").write_text(GAN.replace("every=2)", "first=1000, every=1)"))
+        self.configure("late.py")
+        self.pipeline("run", "train.toml", run__dir="late", optimizer__ema_decay=0.5, **SETS)
+        tensors = self.tensors("late", 6)
+        begun = {key.partition("/")[2]: value == tensors["value/" + key.partition("/")[2]] for key, value in tensors.items() if key.startswith("ema/")}
+        self.assertGreater(len(begun), 4)
+        for parameter, is_value in begun.items():
+            self.assertEqual(is_value, parameter.startswith("generator."), parameter)
+
+    def test_keep_their_places_in_a_run(self):
+        self.train("run")
+        first, second = GAN.index('"critic": pipeline.Loss'), GAN.index('"generator": pipeline.Loss')
+        end = GAN.index("}", second)
+        swapped = GAN[:first] + GAN[second:end] + ",\n                    " + GAN[first:second].rstrip(" ,\n") + GAN[end:]
+        (self.folder / "gan.py").write_text(swapped)
+        self.assertIn("the losses are not those that this run began with", self.pipeline("run", "run", "--change", "train.max_steps=8", code=2))
 
     def test_are_figures_by_name(self):
         self.assertRegex(self.train("run"), r"step 6/6  loss \S+  critic \S+  generator \S+  lr ")

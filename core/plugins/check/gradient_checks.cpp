@@ -160,6 +160,34 @@ void check_gradients(OpenTask& open, FiniteDifferences& differences, uint32_t lo
   }
 }
 
+// A parameter has the gradient of its own loss, whichever others have a turn.
+void losses_keep_to_their_parameters(OpenTask& open, const Batch& batch) {
+  const std::vector<Loss>& losses = open.task().losses();
+  const std::vector<float> together = open.train(batch);
+  for (size_t loss = 0; loss < losses.size(); ++loss) {
+    const std::vector<float> alone = open.train(batch, {.idle_losses = ~(uint64_t{1} << loss)});
+    size_t at = 1;  // behind the loss
+    for (const pl_parameter& parameter : open.task().parameters()) {
+      const size_t count = element_count(parameter);
+      const auto of = [&](const std::vector<float>& all) { return std::span(all).subspan(at, count); };
+      at += count;
+      if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
+      const bool is_own = parameter.loss == loss;
+      const float tolerance = is_own ? 0.01f * largest(of(together)) : 0;
+      for (size_t i = 0; i < count; ++i) {
+        const float expected = is_own ? of(together)[i] : 0;
+        if (!(std::abs(of(alone)[i] - expected) <= tolerance))
+          fail(
+              "the gradient of '{}', which is of the loss '{}', is {} in element {} where '{}' alone has a "
+              "turn, "
+              "must be {}",
+              view(parameter.name), losses[parameter.loss].name, of(alone)[i], i, losses[loss].name,
+              expected);
+      }
+    }
+  }
+}
+
 void gradients_are_those_of_the_loss(const CheckArgs& args) {
   OpenTask open(args);
   const Batch batch = open.load(open.some_ids());
@@ -170,6 +198,7 @@ void gradients_are_those_of_the_loss(const CheckArgs& args) {
     FiniteDifferences differences(open, batch, others);
     check_gradients(open, differences, loss);
   }
+  if (losses > 1) losses_keep_to_their_parameters(open, batch);
 }
 
 // Holds each parameter against a tolerance of its own, since sizes differ.

@@ -21,8 +21,20 @@ bool is_local(std::string_view key) { return key == "run.cache_dir" || key == "p
 std::string describe_parameters(Session& session) {
   std::string text;
   for (const pl_parameter& p : session.task().parameters())
-    text += fmt::format("{}{}[{}]", text.empty() ? "" : " ", view(p.name),
-                        fmt::join(p.shape, p.shape + p.ndim, ","));
+    text += fmt::format("{}{}[{}]{}", text.empty() ? "" : " ", view(p.name),
+                        fmt::join(p.shape, p.shape + p.ndim, ","),
+                        p.loss == 0 ? "" : fmt::format(" of loss {}", p.loss));
+  return text;
+}
+
+std::string describe_losses(Session& session) {
+  std::string text;
+  for (const plugins::Loss& loss : session.task().losses()) {
+    text += fmt::format("{}{} (first = {}, every = {}", text.empty() ? "" : ", ", loss.name, loss.first,
+                        loss.every);
+    for (const auto& [name, value] : loss.options) text += fmt::format(", {} = {}", name, value);
+    text += ")";
+  }
   return text;
 }
 
@@ -50,6 +62,7 @@ Items items_of(Session& session) {
   items["the number of test samples"] = std::to_string(session.task().sample_count(PL_SPLIT_TEST));
   items["the number of parameters"] = std::to_string(session.task().parameters().size());
   items["the parameters"] = describe_parameters(session);
+  items["the losses"] = describe_losses(session);
   return items;
 }
 

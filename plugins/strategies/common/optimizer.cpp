@@ -77,7 +77,11 @@ std::vector<ArenaPart> Optimizer::state() const {
   for (const Segment& segment : segments_)
     for (size_t i = 0; i < segment.state.size(); ++i) {
       const auto& [name, form] = segment.kind(i);
-      if (has_scales(form))
+      if (name == MovingAverage::kKind && counts_[segment.loss].item<float>() == 0)
+        // An average that no update has begun is the weights.
+        all.push_back(
+            {name, segment.begin, master_.narrow(0, segment.begin - begin_, segment.end - segment.begin)});
+      else if (has_scales(form))
         all.push_back({name, segment.begin, widened_copy(form, segment.state[i]), /*is_copy=*/true});
       else
         all.push_back({name, segment.begin, segment.state[i].values});
