@@ -122,6 +122,15 @@ TEST_F(EmbeddingRun, LoraOfADecoderHasTheSameBitsWhereItsLayersAreSharded) {
               HasSubstr("LoRA is merged into the model"));
   EXPECT_EQ(read_json(path("folder/config.json")).at("architectures").at(0), "LlamaModel");
   EXPECT_TRUE(read_json(path("folder/1_Pooling/config.json")).at("pooling_mode_lasttoken"));
+  // Of a text without tokens there is a vector, too.
+  std::filesystem::create_directories(path("beir/qrels"));
+  write_text(path("beir/corpus.jsonl"), R"({"_id": "blank", "text": " "})"
+                                        "\n"
+                                        R"({"_id": "cat", "text": "it meows"})"
+                                        "\n");
+  write_text(path("beir/queries.jsonl"), R"({"_id": "q", "text": "a cat"})");
+  write_text(path("beir/qrels/test.tsv"), "query-id\tcorpus-id\tscore\nq\tcat\t1\n");
+  EXPECT_EQ(evaluated({"task.data.test=beir"})["recall_10"], 1);
   EXPECT_THAT(call("check", {"task.model.kind=bert"}).ended(2).err,
               HasSubstr("task.model.kind=bert: is of no use with task.family = \"language\""));
 }

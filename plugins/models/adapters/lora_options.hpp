@@ -47,7 +47,8 @@ struct LoraOptions : LoraConfig {
       "the matrices, as names or patterns of their paths: [\"q_proj\", \"layers.0.mlp.*\"], \"all-linear\" "
       "for "
       "all; "
-      "empty: q_proj and v_proj, of a gpt2 c_attn, of an ESM-2 query and value")
+      "empty: those of queries and values, q_proj and v_proj, query and value, q_lin and v_lin, or what has "
+      "them with the keys, c_attn or Wqkv")
         .follows();
     o("modules_to_save", modules_to_save,
       "what is trained as a whole beside them, in the same form: [\"embed_tokens\", \"lm_head\"]")

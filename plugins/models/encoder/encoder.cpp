@@ -49,13 +49,7 @@ void Encoder::add_lora(const adapters::LoraConfig& lora) {
 }
 
 transformer::Norm Encoder::add_norm(const std::string& name, uint32_t unit, double epsilon, bool has_bias) {
-  if (has_bias) return transformer::add_norm(parameters_, name, config_.hidden_size, unit, epsilon);
-  return {.weight = parameters_.add(
-              {.name = name + ".weight", .shape = {config_.hidden_size}, .decay = false, .unit = unit},
-              constant(1)),
-          .bias = {},
-          .eps = epsilon,
-          .has_mean = true};
+  return transformer::add_norm(parameters_, name, config_.hidden_size, unit, epsilon, has_bias);
 }
 
 void Encoder::add_layer(int64_t number) {

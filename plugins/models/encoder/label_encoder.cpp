@@ -40,9 +40,9 @@ adapters::AdaptedModel LabelEncoder::adapted(const Architecture& row, const Conf
 LabelEncoder::LabelEncoder(const std::string& kind, const Config& config, const adapters::LoraOptions& lora)
     : row_(text_encoder(kind)), config_(config), lora_(lora) {
   registry_->set_rule([this](Parameter& parameter) {
-    const bool is_of_head = !parameter.name.starts_with(row_.names.in_folder) ||
-                            parameter.name.starts_with(concat(row_.names.label_dense, "."));
-    parameter.droppable = parameter.is_new = is_of_head || parameter.is_new;
+    const auto begins = [&](const std::string& part) { return parameter.name.starts_with(part); };
+    if (!begins("lora.") && (!begins(row_.names.in_folder) || begins(concat(row_.names.label_dense, "."))))
+      parameter.droppable = parameter.is_new = true;
     parameter.trainable = adapters::is_trained(parameter, lora_);
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);
@@ -50,7 +50,8 @@ LabelEncoder::LabelEncoder(const std::string& kind, const Config& config, const 
   if (has_dense(row_, config_)) {
     dense_ = head_linear(row_, *registry_, row_.names.label_dense, width, width, config_.initializer_range);
     if (row_.names.label_norm != nullptr)
-      norm_ = head_norm(row_, *registry_, row_.names.label_norm, width, config_.layer_norm_eps);
+      norm_ = transformer::add_norm(*registry_, row_.names.label_norm, width, 0, config_.layer_norm_eps,
+                                    row_.has_bias_in_head);
   }
   out_ = transformer::add_linear(*registry_, is_of_texts(config_) ? row_.names.label_out : "classifier",
                                  width, config_.label->outputs(), 0, config_.initializer_range);

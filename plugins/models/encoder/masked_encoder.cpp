@@ -23,7 +23,8 @@ MaskedEncoder::MaskedEncoder(const std::string& kind, const Config& config, cons
     : row_(text_encoder(kind)), config_(config), lora_(lora) {
   // What an encoder is trained with and what it is then used for need not be the same.
   registry_->set_rule([this](Parameter& parameter) {
-    parameter.droppable = !parameter.name.starts_with(row_.names.in_folder);
+    const auto begins = [&](const char* part) { return parameter.name.starts_with(part); };
+    parameter.droppable = !begins(row_.names.in_folder) && !begins("lora.");
     parameter.trainable = adapters::is_trained(parameter, lora_);
   });
   encoder_.emplace(row_, config_, *registry_, row_.names.in_folder);

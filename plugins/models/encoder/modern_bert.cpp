@@ -1,5 +1,6 @@
 // ModernBERT (Warner et al., arXiv:2412.13663): rotary positions, GeGLU, norms before what is added, no
 // biases, and layers that see a window of a text.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -44,13 +45,12 @@ void read_layer_types(const ConfigFile& file, Config& config) {
       if ((*types)[static_cast<size_t>(i)] != (i % every == 0 ? kFull : kSliding)) return false;
     return true;
   };
-  const bool has_all = static_cast<int64_t>(types->size()) == config.num_hidden_layers;
-  if (has_all && is_as(std::max<int64_t>(config.global_attn_every_n_layers, 1))) return;
-  for (int64_t every = 1; has_all && every <= config.num_hidden_layers; ++every)
-    if (is_as(every)) {
-      config.global_attn_every_n_layers = every;
-      return;
-    }
+  if (static_cast<int64_t>(types->size()) == config.num_hidden_layers && !types->empty()) {
+    if (is_as(std::max<int64_t>(config.global_attn_every_n_layers, 1))) return;
+    const auto second = std::find(types->begin() + 1, types->end(), kFull);
+    config.global_attn_every_n_layers = second - types->begin();
+    if (is_as(config.global_attn_every_n_layers)) return;
+  }
   file.fail("layer_types", concat("must have ", config.num_hidden_layers, " types: \"", kFull,
                                   "\" first and every so many layers, \"", kSliding, "\" between"));
 }
@@ -68,6 +68,9 @@ void read_more(const ConfigFile& file, Config& config) {
                                     {"partial_rotary_factor", only({1.0})}};
   if (file.find("rope_parameters") == nullptr) return;
   const ConfigFile both = file.part("rope_parameters");
+  for (const std::string& key : both.keys())
+    if (key != kFull && key != kSliding)
+      both.fail(key, concat("must not be there: rope_parameters has ", kFull, " and ", kSliding, " alone"));
   for (const auto& [kind, theta] :
        {std::pair(kFull, &Config::global_rope_theta), {kSliding, &Config::local_rope_theta}})
     if (both.find(kind) != nullptr)

@@ -30,8 +30,9 @@ ProteinEncoder::ProteinEncoder(const Architecture& row, const Config& config,
     : row_(row), config_(config), lora_(lora) {
   parameters_.set_rule([this, rule](Parameter& parameter) {
     // What a model is pretrained with and what it is then to learn need not be the same.
-    parameter.is_new = parameter.is_new || heads::is_of_label_head(parameter.name);
-    parameter.droppable = parameter.is_new || parameter.name.starts_with("lm_head.");
+    const bool is_of_labels = heads::is_of_label_head(parameter.name);
+    parameter.is_new = parameter.is_new || is_of_labels;
+    parameter.droppable = is_of_labels || parameter.name.starts_with("lm_head.");
     parameter.trainable = adapters::is_trained(parameter, lora_);
     if (rule) rule(parameter);
   });

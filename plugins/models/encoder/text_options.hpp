@@ -38,6 +38,10 @@ struct TextEncoderOptions {
     if (row.has_local_layers && encoder.head_width() % 2 != 0)
       errors("num_attention_heads", concat("gives heads of ", encoder.head_width(),
                                            " channels: rotary positions need an even number"));
+    if (row.gate && encoder.hidden_act != "gelu") errors("hidden_act", concat("of ", kind, " it is gelu"));
+    if (const std::string problem = adapters::chosen(lora, row.lora_targets(encoder)).problem;
+        !problem.empty())
+      errors("lora.targets", problem);
   }
   // `key`: of the option that says how many tokens a text may have.
   void require_positions(const ConfigErrors& errors, const char* key, int64_t tokens) const {

@@ -16,16 +16,6 @@ transformer::Linear head_linear(const Architecture& row, ParameterRegistry& para
   return {transformer::add_matrix(parameters, name, in, out, 0, deviation), {}};
 }
 
-transformer::Norm head_norm(const Architecture& row, ParameterRegistry& parameters, const char* name,
-                            int64_t width, double epsilon) {
-  if (row.has_bias_in_head) return transformer::add_norm(parameters, name, width, 0, epsilon);
-  return {.weight = parameters.add({.name = concat(name, ".weight"), .shape = {width}, .decay = false},
-                                   constant(1)),
-          .bias = {},
-          .eps = epsilon,
-          .has_mean = true};
-}
-
 TokenHead::TokenHead(const Architecture& row, const Config& config, ParameterRegistry& parameters,
                      const at::Tensor& words)
     : weight_(words),
@@ -34,7 +24,8 @@ TokenHead::TokenHead(const Architecture& row, const Config& config, ParameterReg
   const double deviation = config.initializer_range;
   const Names& names = row.names;
   dense_ = head_linear(row, parameters, names.head_dense, width, width, deviation);
-  norm_ = head_norm(row, parameters, names.head_norm, width, config.layer_norm_eps);
+  norm_ = transformer::add_norm(parameters, names.head_norm, width, 0, config.layer_norm_eps,
+                                row.has_bias_in_head);
   if (names.decoder != nullptr)
     weight_ = parameters.add(
         {.name = std::string(names.decoder) + ".weight", .shape = {tokens, width}, .forms = PL_FORM_BFLOAT16},

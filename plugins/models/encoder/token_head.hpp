@@ -12,11 +12,9 @@
 
 namespace pipeline::encoder {
 
-// Parts of a head, in unit 0, with biases where the row's heads have them.
+// A matrix of a head, in unit 0, with a bias where the row's heads have them.
 transformer::Linear head_linear(const Architecture& row, ParameterRegistry& parameters, const char* name,
                                 int64_t in, int64_t out, double deviation);
-transformer::Norm head_norm(const Architecture& row, ParameterRegistry& parameters, const char* name,
-                            int64_t width, double epsilon);
 
 // What makes tokens of an encoder's last layer, for those that were hidden: dense, GELU, norm, and a table of
 // tokens, which may be the embedding.

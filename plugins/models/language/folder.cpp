@@ -243,6 +243,9 @@ adapters::AdaptedModel adapted_model(const Config& config, const std::string& pr
   return {.targets = lora_targets(config),
           .pieces =
               [config, prefix](const Parameter& p) {
+                // Behind the layers are parts of a larger model.
+                if (config.is_headless && p.unit > static_cast<uint32_t>(config.num_hidden_layers))
+                  return std::vector<Piece>();
                 std::vector<Piece> all = pieces(p, config, prefix);
                 for (Piece& piece : all) piece.name = name_in_body(config, piece.name);
                 return all;

@@ -119,12 +119,15 @@ void take_encoder(Folder& folder) {
   folder.config.encoder = std::move(read.config);
 }
 
-// Reads what stands behind the encoder, in this order: pooling, a projection, the length.
-void read_modules(const fs::path& path, Folder& folder) {
+// Reads what stands behind the encoder, in this order: pooling, a projection, the length. is_adapter: the
+// encoder was read.
+void read_modules(const fs::path& path, Folder& folder, bool is_adapter) {
   const std::vector<Module> modules = modules_of(path);
   constexpr std::array<std::string_view, 4> kOrder{"Transformer", "Pooling", "Dense", "Normalize"};
   size_t next = 0;
   folder.config.normalizes = false;
+  folder.config.projection_dim = 0;
+  folder.projection.clear();
   for (const Module& module : modules) {
     const auto* const place = std::ranges::find(kOrder, module.type);
     const auto at = static_cast<size_t>(place - kOrder.begin());
@@ -135,6 +138,7 @@ void read_modules(const fs::path& path, Folder& folder) {
           "last two may be missing");
     next = at + 1;
     if (module.type == "Transformer") {
+      if (is_adapter) continue;
       folder.encoder = module.path;
       take_encoder(folder);
     } else if (module.type == "Pooling") {
@@ -147,6 +151,28 @@ void read_modules(const fs::path& path, Folder& folder) {
     }
   }
   if (next < 2) fail_with(PL_ERROR_CONFIG, (path / kModules).string(), ": must have Transformer and Pooling");
+}
+
+void read_prompts(const fs::path& path, Folder& folder) {
+  if (!is_there(path / kPrompts)) return;
+  const ConfigFile file((path / kPrompts).string());
+  hugging_face::check_only(file, "truncate_dim", hugging_face::only({nullptr}));
+  const json* const prompts = file.find("prompts");
+  if (prompts == nullptr || !prompts->is_object()) return;
+  std::string usual;
+  file.read("default_prompt_name", usual);
+  // The first that is there, be it empty.
+  const auto prompt = [&](std::initializer_list<const char*> names) {
+    for (const std::string name : names) {
+      const auto found = prompts->find(name);
+      if (found == prompts->end() || found->is_null()) continue;
+      if (!found->is_string()) file.fail("prompts." + name, "must be a text");
+      return found->get<std::string>();
+    }
+    return std::string();
+  };
+  folder.query_prompt = prompt({"query", usual.c_str()});
+  folder.passage_prompt = prompt({"document", "passage", "corpus", usual.c_str()});
 }
 
 void read_text_rules(const fs::path& path, Folder& folder) {
@@ -169,25 +195,7 @@ void read_text_rules(const fs::path& path, Folder& folder) {
       folder.max_tokens_file = place;
     }
   }
-  if (!is_there(path / kPrompts)) return;
-  const ConfigFile file((path / kPrompts).string());
-  hugging_face::check_only(file, "truncate_dim", hugging_face::only({nullptr}));
-  const json* const prompts = file.find("prompts");
-  if (prompts == nullptr || !prompts->is_object()) return;
-  std::string usual;
-  file.read("default_prompt_name", usual);
-  // The first that is there, be it empty.
-  const auto prompt = [&](std::initializer_list<const char*> names) {
-    for (const std::string name : names) {
-      const auto found = prompts->find(name);
-      if (found == prompts->end() || found->is_null()) continue;
-      if (!found->is_string()) file.fail("prompts." + name, "must be a text");
-      return found->get<std::string>();
-    }
-    return std::string();
-  };
-  folder.query_prompt = prompt({"query", usual.c_str()});
-  folder.passage_prompt = prompt({"document", "passage", "corpus", usual.c_str()});
+  read_prompts(path, folder);
 }
 
 hugging_face::NameMap projection_map() {
@@ -245,21 +253,26 @@ void write_json(const fs::path& path, const ordered_json& values) {
 
 }  // namespace
 
-Folder read_folder(const fs::path& path) {
-  Folder folder{.config = {}, .encoder = path, .projection = {}};
+Folder read_folder(const fs::path& path, const fs::path& adapter) {
+  Folder folder{.config = {}, .modules = path, .encoder = path, .projection = {}};
   folder.is_encoder_alone = !is_there(path / kModules);
   if (folder.is_encoder_alone) {
     take_encoder(folder);
   } else {
-    read_modules(path, folder);
+    read_modules(path, folder, /*is_adapter=*/false);
   }
   read_text_rules(path, folder);
+  if (adapter.empty() || !is_there(adapter / kModules)) return folder;
+  folder.is_encoder_alone = false;
+  folder.modules = adapter;
+  read_modules(adapter, folder, /*is_adapter=*/true);
+  read_prompts(adapter, folder);
   return folder;
 }
 
-Folder import_model(const fs::path& path, SentenceEncoder& model) {
+Folder import_model(const fs::path& path, SentenceEncoder& model, const fs::path& adapter) {
   const Config& ours = model.config();
-  Folder folder = read_folder(path);
+  Folder folder = read_folder(path, adapter);
   const Config& theirs = folder.config;
   hugging_face::Differences differences;
   if (!ours.language) {

@@ -14,6 +14,7 @@ namespace pipeline::sentence_encoder {
 
 struct Folder {
   Config config;                              // with mean pooling where there is no modules.json
+  std::filesystem::path modules;              // the folder of modules.json, and of the prompts
   std::filesystem::path encoder, projection;  // folders within it; the latter empty: none
   bool is_encoder_alone = true;               // or a language model: without modules.json
   std::optional<int64_t> max_tokens;          // of a text, if the folder says it
@@ -21,13 +22,15 @@ struct Folder {
   std::string query_prompt, passage_prompt;   // those named query and document, else the default
 };
 
-// Throws an Error that names file, key and value of what we do not compute.
-Folder read_folder(const std::filesystem::path& path);
+// Throws an Error that names file, key and value of what we do not compute. adapter: a folder of PEFT's,
+// empty for none; what stands behind the encoder is as that says where it has modules.json.
+Folder read_folder(const std::filesystem::path& path, const std::filesystem::path& adapter = {});
 
 // From now on the model starts from the folder's weights, but for a language model, which its own functions
 // import and write; its projection as a new model's where the folder has the encoder alone. Ours may have
 // fewer or more tokens at the end. Gives back what was read.
-Folder import_model(const std::filesystem::path& path, SentenceEncoder& model);
+Folder import_model(const std::filesystem::path& path, SentenceEncoder& model,
+                    const std::filesystem::path& adapter = {});
 
 // What is kept of the encoder's weights for an export; see hugging_face::kept_weights().
 std::string kept_weights(const Folder& folder, const SentenceEncoder& model);

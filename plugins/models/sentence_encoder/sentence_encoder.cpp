@@ -7,7 +7,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include "hugging_face/config_file.hpp"
 #include "language/folder.hpp"

@@ -36,11 +36,14 @@ at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, in
 }
 
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
-              double epsilon) {
-  return {
-      parameters.add({.name = name + ".weight", .shape = {width}, .decay = false, .unit = unit}, constant(1)),
-      parameters.add({.name = name + ".bias", .shape = {width}, .decay = false, .unit = unit}, constant(0)),
-      epsilon};
+              double epsilon, bool has_bias) {
+  const auto add = [&](const char* part, float value) {
+    return parameters.add({.name = name + part, .shape = {width}, .decay = false, .unit = unit},
+                          constant(value));
+  };
+  Norm norm{.weight = add(".weight", 1), .bias = {}, .eps = epsilon, .has_mean = true};
+  if (has_bias) norm.bias = add(".bias", 0);
+  return norm;
 }
 
 Layer add_layer(ParameterRegistry& parameters, const std::string& name, uint32_t unit,
@@ -180,14 +183,14 @@ Linear scaled(const Linear& linear, const at::Tensor& scale) {
           linear.bias.defined() ? linear.bias * scale : linear.bias};
 }
 
-// The fused forms have no LoRA.
+// The fused forms have no LoRA, and the gated one no dropout.
 at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, const Dropout& lora_dropout,
                Gelu form, at::ScalarType compute) {
   const bool is_plain = layer.up_lora.empty() && layer.down_lora.empty();
   const Linear down = scaled(layer.down, layer.mlp_scale);
   if (is_plain && !layer.gate && layer.mlp_norm.weight.defined())
     return norm_mlp_residual(x, layer.mlp_norm, layer.up, down, dropout, compute, form);
-  if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() &&
+  if (is_plain && !dropout.active() && !layer.up.bias.defined() && !layer.down.bias.defined() &&
       !layer.mlp_end_norm.weight.defined())
     return norm_gated_residual(x, layer.mlp_norm, layer.up, down, compute, *layer.gate);
   const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_lora, LoraSite::kUp,

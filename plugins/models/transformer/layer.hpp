@@ -22,7 +22,7 @@ Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                       uint32_t unit, double deviation, const std::vector<int64_t>& parts = {});
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
-              double epsilon);
+              double epsilon, bool has_bias = true);
 
 // LoRA of a matrix W (in, out), for columns `first` on: W + scale * down up, with down (in, rank) and
 // up (rank, columns). LoRA (Hu et al., arXiv:2106.09685).

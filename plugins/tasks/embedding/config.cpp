@@ -56,7 +56,7 @@ sentence_encoder::Config EmbeddingConfig::encoder(const language::VocabularyOf& 
 void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& init_from,
                                  const ModelOptions& say) {
   std::optional<sentence_encoder::Folder> read;
-  if (!init_from.empty()) read = sentence_encoder::read_folder(init_from);
+  if (!init_from.empty()) read = sentence_encoder::read_folder(init_from, config.adapter());
   if (read ? read->config.language.has_value() : config.is_language())
     common::read_language_model(config.tokenizer, config.language, read ? read->encoder : init_from, say,
                                 language::Heads::kNone);
@@ -70,7 +70,7 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
     config.model.tell(say, {theirs.kind, theirs.encoder}, folder.encoder,
                       sentence_encoder::adapted_encoder(theirs));
   if (!folder.is_encoder_alone) {
-    const hugging_face::FolderOptions parts(say, "model.", init_from / "modules.json");
+    const hugging_face::FolderOptions parts(say, "model.", folder.modules / "modules.json");
     for (const auto& [name, pooling] : kPoolings)
       if (theirs.pooling == pooling) parts("pooling", std::string(name));
     parts("normalize", theirs.normalizes);
@@ -88,7 +88,7 @@ void EmbeddingConfig::read_model(const EmbeddingConfig& config, const fs::path& 
         most <= positions && folder.max_tokens ? folder.max_tokens_file : folder.encoder / "config.json");
   for (const auto& [key, prompt] : {std::pair("text.query_prompt", &folder.query_prompt),
                                     {"text.passage_prompt", &folder.passage_prompt}})
-    if (!prompt->empty()) say(key, *prompt, init_from / "config_sentence_transformers.json");
+    if (!prompt->empty()) say(key, *prompt, folder.modules / "config_sentence_transformers.json");
   if (theirs.language) return;
   tokenizer::follow_tokenizer(say, folder.encoder, say.is_set("tokenizer.path"));
   hugging_face::check_weights(folder.encoder.string());

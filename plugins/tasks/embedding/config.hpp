@@ -156,6 +156,10 @@ struct EmbeddingConfig {
   // Texts of a row of outputs that are negatives.
   int64_t negatives() const { return data.negative_column.empty() ? 0 : data.negatives; }
   bool is_language() const { return family == "language"; }
+  // That LoRA starts from; empty: none. `family` may follow a folder, so that both are looked at.
+  std::filesystem::path adapter() const {
+    return model.lora.init_from.empty() ? language.lora.init_from : model.lora.init_from;
+  }
   std::string pooling() const {
     return !model.pooling.empty() ? model.pooling : is_language() ? "lasttoken" : "mean";
   }

@@ -154,6 +154,7 @@ std::vector<int64_t> Embedding::framed(std::vector<int64_t> tokens) const {
   if (static_cast<int64_t>(tokens.size()) > room) tokens.resize(static_cast<size_t>(room));
   if (begin) tokens.insert(tokens.begin(), *begin);
   if (end) tokens.push_back(*end);
+  if (tokens.empty()) tokens.push_back(tokenizer()->eot());  // of an empty text there is a vector, too
   return tokens;
 }
 
@@ -248,7 +249,7 @@ at::Tensor Embedding::outputs(const EmbeddingBatch& batch) {
 }
 
 void Embedding::import_model(const fs::path& path) {
-  const sentence_encoder::Folder folder = sentence_encoder::import_model(path, model());
+  const sentence_encoder::Folder folder = sentence_encoder::import_model(path, model(), config().adapter());
   auto* const language = model().language();
   tokenizer().require_path(path);
   if (folder.is_encoder_alone)

@@ -7,6 +7,7 @@
 #include "gradients.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/heads.hpp"
+#include "transformer/layer.hpp"
 #include "transformer/layer_norm.hpp"
 
 namespace pipeline::transformer::testing {
@@ -92,6 +93,24 @@ TEST(BlocksTest, SwigluIsWhatAutogradMakesOfIt) {
   expect_close(swiglu_block(swiglu_inputs(), at::kBFloat16),
                exact_swiglu(leaves(swiglu_inputs(), at::kDouble)), 2e-2, "bf16");
   expect_threads_do_not_matter(swiglu_inputs(400), [](const Tensors& t) { return swiglu_block(t); });
+}
+
+TEST(BlocksTest, AGatedMlpDropsWhatItAdds) {
+  const Tensors t = swiglu_inputs();
+  Layer layer;
+  layer.projection = {at::zeros({kNormWidth, kNormWidth}), {}};  // attention adds nothing
+  layer.mlp_norm = {t[1], {}, kNormEps};
+  layer.up = {t[2], {}}, layer.down = {t[3], {}};
+  layer.gate = Gate::kSilu;
+  LayerPass shared;
+  shared.dropout.residual = 0.5;
+  const auto out = [&](uint64_t seed) {
+    ForwardPass pass;
+    pass.training = true, pass.dropout_seed = seed;
+    return after_attention(layer, 0, at::zeros({kNormRows, kNormWidth}), t[0], shared, pass);
+  };
+  EXPECT_TRUE(out(1).equal(out(1)));
+  EXPECT_FALSE(out(1).equal(out(2)));
 }
 
 TEST(BlocksTest, LinearResidualIsWhatAutogradMakesOfIt) {
