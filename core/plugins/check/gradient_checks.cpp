@@ -169,8 +169,8 @@ void losses_keep_to_their_parameters(OpenTask& open, const Batch& batch) {
     size_t at = 1;  // behind the loss
     for (const pl_parameter& parameter : open.task().parameters()) {
       const size_t count = element_count(parameter);
-      const auto of = [&](const std::vector<float>& all) { return std::span(all).subspan(at, count); };
-      at += count;
+      const size_t begin = std::exchange(at, at + count);
+      const auto of = [&](const std::vector<float>& all) { return std::span(all).subspan(begin, count); };
       if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
       const bool is_own = parameter.loss == loss;
       const float tolerance = is_own ? 0.01f * largest(of(together)) : 0;
