@@ -145,6 +145,13 @@ hugging_face::ModelField<Config> vocab_size_field();
 const Architecture& esm2();
 const Architecture& esmc();
 const Architecture& text_tower(bool is_clip);  // CLIP's, or SigLIP's
+// What a config.json calls the fields that BERT and its kin share, where it has other names than BERT's.
+struct BertKeys {
+  const char *width = "hidden_size", *layers = "num_hidden_layers", *heads = "num_attention_heads",
+             *inner = "intermediate_size", *activation = "hidden_act", *dropout = "hidden_dropout_prob",
+             *attention_dropout = "attention_probs_dropout_prob";
+};
+hugging_face::ModelFields<Config> bert_fields(const BertKeys& keys);
 Architecture modern_bert();
 // How the encoder by itself calls a tensor of a text encoder's folder; empty: it is of a head, or no weight.
 std::string plain_name_of_text_encoder(const std::string& in_folder);

@@ -22,19 +22,9 @@ std::string plain_name_of_text_encoder(const std::string& in_folder) {
   return name;
 }
 
-namespace {
-
-using hugging_face::only;
 using Field = hugging_face::ModelField<Config>;
 
-// `keys`: of config.json, where it has others than BERT's.
-struct Keys {
-  const char *width = "hidden_size", *layers = "num_hidden_layers", *heads = "num_attention_heads",
-             *inner = "intermediate_size", *activation = "hidden_act", *dropout = "hidden_dropout_prob",
-             *attention_dropout = "attention_probs_dropout_prob";
-};
-
-hugging_face::ModelFields<Config> fields(const Keys& keys) {
+hugging_face::ModelFields<Config> bert_fields(const BertKeys& keys) {
   return {
       vocab_size_field(),
       Field("max_position_embeddings", &Config::max_position_embeddings,
@@ -76,6 +66,10 @@ hugging_face::ModelFields<Config> fields(const Keys& keys) {
   };
 }
 
+namespace {
+
+using hugging_face::only;
+
 const Config kBase{.vocab_size = 30522,
                    .max_position_embeddings = 512,
                    .type_vocab_size = 2,
@@ -90,7 +84,7 @@ const Config kBase{.vocab_size = 30522,
 
 Architecture bert() {
   using namespace hugging_face;
-  auto all = fields({});
+  auto all = bert_fields({});
   all.push_back(Field("type_vocab_size", &Config::type_vocab_size,
                       "rows of the table that tells a text from one that follows it")
                     .range(1, kMostWidth));
@@ -164,13 +158,13 @@ Architecture distilbert() {
   row.config_class = "DistilBertConfig";
   row.classes = "DistilBert";
   row.theirs.num_hidden_layers = 6;
-  row.fields = fields({.width = "dim",
-                       .layers = "n_layers",
-                       .heads = "n_heads",
-                       .inner = "hidden_dim",
-                       .activation = "activation",
-                       .dropout = "dropout",
-                       .attention_dropout = "attention_dropout"});
+  row.fields = bert_fields({.width = "dim",
+                            .layers = "n_layers",
+                            .heads = "n_heads",
+                            .inner = "hidden_dim",
+                            .activation = "activation",
+                            .dropout = "dropout",
+                            .attention_dropout = "attention_dropout"});
   row.others = {{"sinusoidal_pos_embds", kWithoutEffect},  // how the table began
                 {"pad_token_id", kWithoutEffect},         {"eos_token_id", kWithoutEffect},
                 {"bos_token_id", kWithoutEffect},         {"tie_word_embeddings", kWithoutEffect},

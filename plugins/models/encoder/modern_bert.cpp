@@ -2,6 +2,7 @@
 // biases, and layers that see a window of a text.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -106,33 +107,15 @@ Architecture modern_bert() {
                     .num_attention_heads = 12,
                     .intermediate_size = 1152,
                     .hidden_act = "gelu"};
-  ModelFields<Config> fields{
-      vocab_size_field(),
-      Field("max_position_embeddings", &Config::max_position_embeddings, "tokens of a text at most")
-          .range(3, kMostWidth),
-      Field("hidden_size", &Config::hidden_size, "width").range(1, kMostWidth),
-      Field("num_hidden_layers", &Config::num_hidden_layers, "layers").range(1, kMostLayers),
-      Field("num_attention_heads", &Config::num_attention_heads, "attention heads").range(1, kMostWidth),
-      Field("intermediate_size", &Config::intermediate_size, "width of the gated feed-forward layers")
-          .range(1, kMostWidth),
-      Field("hidden_act", &Config::hidden_act, "activation")
-          .choices({"gelu"})
-          .called("hidden_activation")
-          .checked_as("hidden_activation"),
-      Field("initializer_range", &Config::initializer_range, "standard deviation of initial weights")
-          .positive()
-          .of_run(),
-      Field("hidden_dropout", &Config::hidden_dropout, "of the embedding, and before each residual addition")
-          .of_run()
-          .share()
-          .called("embedding_dropout")
-          .checked_as("embedding_dropout"),
-      Field("attention_dropout", &Config::attention_dropout, "of attention weights").of_run().share(),
-      Field("layer_norm_eps", &Config::layer_norm_eps, "added to the variance in norms")
-          .positive()
-          .called("norm_eps")
-          .checked_as("norm_eps"),
-  };
+  ModelFields<Config> fields = bert_fields({.activation = "hidden_activation",
+                                            .dropout = "embedding_dropout",
+                                            .attention_dropout = "attention_dropout"});
+  for (Field& field : fields)
+    if (std::string_view(field.name) == "hidden_act") field.choices({"gelu"});
+  fields.push_back(Field("layer_norm_eps", &Config::layer_norm_eps, "added to the variance in norms")
+                       .positive()
+                       .called("norm_eps")
+                       .checked_as("norm_eps"));
   for (const Field& field : own_fields()) fields.push_back(field);
   return {.name = "modernbert",
           .type = "modernbert",
