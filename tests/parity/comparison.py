@@ -59,6 +59,12 @@ shuffle = false
 """
 
 
+def write_rows(path, rows):
+    """As JSON, a line each."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def steps_of(folder, *names):
     """[(what the run in this folder says under these names)] of its steps."""
     with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:

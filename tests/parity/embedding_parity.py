@@ -9,7 +9,7 @@ import random
 import shutil
 import tempfile
 
-from comparison import plain_training, run, started, steps_of, worst_of
+from comparison import plain_training, run, started, steps_of, worst_of, write_rows
 
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
 BATCH, STEPS, RATE = 4, 4, 1e-4
@@ -115,8 +115,7 @@ def compare(program, work, case):
     folder = os.path.join(work, "folder")
     make_folder(kind, pooling, parts, form, folder, st)
     rows = records(learnt)
-    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    write_rows(os.path.join(work, "texts.jsonl"), rows)
     columns = 'query_column = "anchor", positive_column = "positive"' + (
         f', negative_column = "negative", negatives = {learnt["negatives"]}' if "negatives" in learnt else "")
     loss = ", ".join(f"{key} = {json.dumps(learnt[key])}" for key in ("symmetric", "matryoshka") if key in learnt)
@@ -164,8 +163,7 @@ def compare_new(program, work):
 
     random.seed(2)
     rows = records({})
-    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    write_rows(os.path.join(work, "texts.jsonl"), rows)
     with open(os.path.join(work, "new.toml"), "w", encoding="utf-8") as file:
         file.write("""[run]
 dir = "run"
@@ -200,8 +198,7 @@ def compare_adapter(program, work, kind, pooling, table):
     random.seed(3)
     make_folder(kind, pooling, ["Dense", "Normalize"], "new", os.path.join(work, "folder"), st)
     rows = records({})
-    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    write_rows(os.path.join(work, "texts.jsonl"), rows)
     with open(os.path.join(work, "lora.toml"), "w", encoding="utf-8") as file:
         file.write(f"""[run]
 dir = "run"

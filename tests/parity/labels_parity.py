@@ -3,14 +3,13 @@ Probabilities, losses and norms of gradients are the same, and its classes give 
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import json
 import os
 import random
 import statistics
 import tempfile
 
 import encoder_folders
-from comparison import plain_training, run, started, steps_of, table, worst_of
+from comparison import plain_training, run, started, steps_of, table, worst_of, write_rows
 
 WORDS = "the cat sat on a mat so it was flat and no more text for all of them".split()
 BATCH, STEPS, RATE = 4, 4, 1e-3
@@ -164,8 +163,7 @@ def compare(program, work, kind, objective, has_pairs):
     else:
         make_language_model(kind, classes, folder, names)
     rows = records(objective, has_pairs)
-    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    write_rows(os.path.join(work, "texts.jsonl"), rows)
     data = 'data = { train = "texts.jsonl", test = "texts.jsonl"' + (', pair_column = "other" }' if has_pairs else " }")
     task = f'plugin = "labels"\nobjective = "{objective}"\n{data}\nsequence.max_tokens = 64'
     if objective == "reward":
@@ -218,8 +216,7 @@ def compare_adapter(program, work, kind):
     encoder_folders.make_model(AutoModelForSequenceClassification, kind, tokenizer, id2label=dict(enumerate(CLASSES))).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     rows = records("classification", False)
-    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    write_rows(os.path.join(work, "texts.jsonl"), rows)
     with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
         file.write(f"""[run]
 dir = "run"
@@ -251,8 +248,7 @@ def compare_new(program, work):
 
     random.seed(1)
     rows = records("classification", True)
-    with open(os.path.join(work, "texts.jsonl"), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    write_rows(os.path.join(work, "texts.jsonl"), rows)
     with open(os.path.join(work, "texts.toml"), "w", encoding="utf-8") as file:
         file.write(f"""[run]
 dir = "run"
