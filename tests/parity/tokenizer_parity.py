@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 from peer_packages import needed, use_their_python
 
@@ -77,8 +78,15 @@ def their_piece_sizes(splitter, text):
 NUMBERS_OF_17 = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)}
 
 
-# Every code point of planes 0 to 3. The planes above are unassigned, private or, at the start of plane 14, tags: their ends stand for them.
-PROBED = [range(plane << 16, (plane + 1) << 16) if plane < 4 else
+def is_edge(c):
+    """Whether a block of assigned characters begins or ends here."""
+    return len({unicodedata.category(chr(one)) for one in (c - 1, c, c + 1)}) > 1
+
+
+# Every code point of planes 0 and 1. Planes 2 and 3 are blocks of ideographs, one like the other: their edges and every eighth. The planes
+# above are unassigned, private or, at the start of plane 14, tags: their ends stand for them.
+PROBED = [range(plane << 16, (plane + 1) << 16) if plane < 2 else
+          [c for c in range(plane << 16, (plane + 1) << 16) if c % 8 == 0 or is_edge(c)] if plane < 4 else
           [*range(plane << 16, (plane << 16) + 512), *range((plane + 1 << 16) - 512, plane + 1 << 16)] for plane in range(17)]
 
 
