@@ -191,11 +191,11 @@ bool write_csv(const fs::path& file) {
 }
 
 // What is known of the runs in a folder.
-int list(const std::string& folder) {
+int list(const std::string& folder, bool best_first) {
   std::optional<Working> working(std::in_place, "reading the runs in " + folder);
   const std::vector<fs::path> runs = report::find_runs(folder);
   if (runs.empty()) throw Error(PL_ERROR_CONFIG, folder + ": there is no run in this folder");
-  const report::RunList known = report::list_runs(runs);
+  const report::RunList known = report::list_runs(runs, best_first);
   working.reset();
   print(known.table);
   for (const std::string& problem : known.problems) fmt::print(stderr, "error: {}\n", printable(problem));
@@ -211,12 +211,17 @@ void add_list(CLI::App& app, Action& action, const char* name, const char* help,
     option->required();
   else
     option->capture_default_str();
+  auto best_first = std::make_shared<bool>(false);
+  verb->add_flag("--best-first", *best_first, "sort by the best evaluation, and not by name");
   verb->footer(
       "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
       "same\n"
       "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
-      "step\nwas done yet; unreadable: its records are damaged, and what is wrong is said below the list.");
-  when_chosen(*verb, action, [=] { return list(*folder); });
+      "step\nwas done yet; unreadable: the end of its records is damaged, and what is wrong is said below "
+      "the "
+      "list.\n\nbest: the best evaluation of the validation split so far, by evaluate.best_metric, and its "
+      "checkpoint if it is kept.\nper second: tokens, or else samples, in the last steps.");
+  when_chosen(*verb, action, [=] { return list(*folder, *best_first); });
 }
 
 }  // namespace

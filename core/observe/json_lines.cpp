@@ -156,6 +156,15 @@ size_t JsonLines::read(std::istream& in, const std::string& name, const Use& use
   return 0;
 }
 
+size_t JsonLines::read_end(const std::filesystem::path& file, uint64_t bytes, const Use& use) {
+  std::ifstream in = open_file(file);
+  in.seekg(0, std::ios::end);
+  const auto size = static_cast<uint64_t>(in.tellg());
+  in.seekg(size > bytes ? static_cast<std::streamoff>(size - bytes - 1) : 0);
+  if (std::string before; size > bytes) std::getline(in, before);
+  return read(in, file.string(), use);
+}
+
 bool JsonLines::contains(const std::filesystem::path& file, const std::string& key, uint64_t value) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)

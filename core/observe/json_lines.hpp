@@ -73,6 +73,9 @@ class JsonLines {
   static size_t read(const std::filesystem::path& file, const Use& use);
   static size_t read(std::istream& in, const std::string& name, const Use& use);
 
+  // As above, the lines that begin in the last `bytes` of the file alone, counted from there.
+  static size_t read_end(const std::filesystem::path& file, uint64_t bytes, const Use& use);
+
   // Whether a line has the integer `value` under `key`.
   static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);
   // Keeps only the complete lines whose integer `key` is below `limit`, in place and atomically. A missing

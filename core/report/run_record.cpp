@@ -55,16 +55,11 @@ bool is_rank(const Json& rank) {
          rank.value("device_utilisation", Json(0)).is_number();
 }
 
-// The summary, checked for what is asked of it here and in a page.
-Json read_summary(const fs::path& file) {
-  Json summary = read_object(file);
-  const Json ranks = summary.value("ranks", Json());
-  if (!are_counts(summary, {"steps", "processes"}) ||
-      (!ranks.is_null() && (!ranks.is_array() || ranks.empty() || !std::ranges::all_of(ranks, is_rank))))
-    throw Error(PL_ERROR_CONFIG,
-                file.string() +
-                    ": is not as a run writes it: move it away, the rest of the run can be read without it");
-  return summary;
+bool is_best(const Json& best) {
+  return best.is_null() ||
+         (best.is_object() && best.value("metric", Json()).is_string() &&
+          best.value("value", Json()).is_number() && best.value("step", Json()).is_number_unsigned() &&
+          best.value("better", Json()).is_string());
 }
 
 double median(std::vector<double> values) {
@@ -139,6 +134,20 @@ Curve read_curve(const std::filesystem::path& file) {
   return reader.take();
 }
 
+Curve read_last_steps(const std::filesystem::path& file) {
+  constexpr uint64_t kFirst = 2 << 10, kLast = 2 << 20;  // bytes: a dozen lines, where they are not long
+  try {
+    for (uint64_t bytes = kFirst; bytes <= kLast; bytes *= 32) {
+      CurveReader reader(file.string(), "step", "loss");
+      observe::JsonLines::read_end(file, bytes,
+                                   [&](size_t line, const Json& object) { reader.add(line, object); });
+      if (Curve end = reader.take(); !end.steps.empty()) return end;
+    }
+  } catch (const Error&) {  // which line it is can be said by one who has read them all
+  }
+  return read_curve(file);
+}
+
 nlohmann::ordered_json read_object(const std::filesystem::path& file) {
   try {
     nlohmann::ordered_json object = strict_json::parse_ordered(read_file(file), file.string());
@@ -147,6 +156,17 @@ nlohmann::ordered_json read_object(const std::filesystem::path& file) {
   } catch (const strict_json::JsonError& error) {
     throw Error(PL_ERROR_CONFIG, error.what());
   }
+}
+
+Json read_summary(const fs::path& file) {
+  Json summary = read_object(file);
+  const Json ranks = summary.value("ranks", Json());
+  if (!are_counts(summary, {"steps", "processes"}) || !is_best(summary.value("best", Json())) ||
+      (!ranks.is_null() && (!ranks.is_array() || ranks.empty() || !std::ranges::all_of(ranks, is_rank))))
+    throw Error(PL_ERROR_CONFIG,
+                file.string() +
+                    ": is not as a run writes it: move it away, the rest of the run can be read without it");
+  return summary;
 }
 
 double RunRecord::throughput() const {
@@ -171,6 +191,12 @@ uint64_t RunRecord::peak_host_memory() const {
 
 uint64_t RunRecord::processes() const {
   return summary.is_object() ? summary.value("processes", uint64_t{0}) : 0;
+}
+
+std::optional<RunRecord::Best> RunRecord::best() const {
+  const auto found = summary.find("best");
+  if (found == summary.end()) return std::nullopt;
+  return Best{found->at("metric"), found->at("value"), found->at("step"), found->at("better") == "higher"};
 }
 
 std::optional<RunRecord::Straggler> RunRecord::straggler() const {

@@ -51,8 +51,15 @@ class CurveReader {
 // metrics.jsonl or eval.jsonl of a run. A last line that is cut short does not count.
 Curve read_curve(const std::filesystem::path& file);
 
+// The last steps in such a file, at least one where there is one: what it takes does not grow with the run.
+// The lines before them are not looked at.
+Curve read_last_steps(const std::filesystem::path& file);
+
 // The object in a file of a run's folder. Throws Error (PL_ERROR_CONFIG) with the file for anything else.
 nlohmann::ordered_json read_object(const std::filesystem::path& file);
+
+// summary.json, checked for what is asked of it here and in a page.
+nlohmann::ordered_json read_summary(const std::filesystem::path& file);
 
 struct RunRecord {
   std::string name;            // short, for legends
@@ -71,6 +78,15 @@ struct RunRecord {
   double throughput() const;
   uint64_t peak_host_memory() const;  // bytes, of the rank with most; 0: not known
   uint64_t processes() const;         // 0: not known
+
+  // The best evaluation so far, by evaluate.best_metric.
+  struct Best {
+    std::string metric;
+    double value = 0;
+    uint64_t step = 0;
+    bool higher_is_better = false;
+  };
+  std::optional<Best> best() const;  // nullopt: there is none, or it is not known
 
   // The rank that works longest, in loading, forward and backward passes and updates, while the others wait
   // for it.
@@ -117,6 +133,9 @@ LossFile read_losses(const std::filesystem::path& file, std::string name);
 
 // What has become of a run: for `status` and `ls`.
 
+// Of numbers in them the smaller one first: run-9, run-10.
+bool comes_before(const std::filesystem::path& a, const std::filesystem::path& b);
+
 // begun: by a process that is gone, before its first step. running: on this host; of a run on another host
 // that shares the folder it cannot be seen. stopped: by a signal, after it was saved. cut_off: it failed or
 // was killed; what was not saved will be done again. diverged: diverged.txt says how.
@@ -131,11 +150,14 @@ std::string last_checkpoint(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
 struct RunList {
-  std::string table;  // a line for each: state, step, loss, speed, last checkpoint, when it last wrote
+  // A line for each: state, step, loss, best evaluation, speed of the last steps, last checkpoint, when it
+  // last wrote.
+  std::string table;
   std::vector<std::string> problems;  // of the runs whose state is "unreadable"
 };
 
-// `folders` as find_runs() gives them.
-RunList list_runs(const std::vector<std::filesystem::path>& folders);
+// `folders` as find_runs() gives them. `best_first`: runs with better evaluations before others, and those
+// without behind them.
+RunList list_runs(const std::vector<std::filesystem::path>& folders, bool best_first = false);
 
 }  // namespace pipeline::report

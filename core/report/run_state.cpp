@@ -60,10 +60,13 @@ std::string_view name_of(RunState state) {
   return "";
 }
 
-// The record of a run; nullopt: it has not come to its first step.
+// What the end of a run's record and its summary say; nullopt: it has not come to its first step.
 std::optional<RunRecord> read(const fs::path& folder) {
   if (!has_steps(folder)) return std::nullopt;
-  return read_run(folder, "");
+  RunRecord run{.path = folder, .training = read_last_steps(folder / "metrics.jsonl")};
+  if (const fs::path summary = folder / "summary.json"; is_there(summary))
+    run.summary = read_summary(summary);
+  return run;
 }
 
 // The state, where it can be told without the records; asked before they are read: a run may end meanwhile.
@@ -103,6 +106,29 @@ std::string last_checkpoint(const fs::path& folder) {
   return last;
 }
 
+bool comes_before(const fs::path& a, const fs::path& b) {
+  const std::string &one = a.native(), &other = b.native();
+  const auto end_of_number = [](const std::string& text, size_t at) {
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+    return at;
+  };
+  for (size_t i = 0, j = 0; i < one.size() && j < other.size();) {
+    const size_t end = end_of_number(one, i), other_end = end_of_number(other, j);
+    if (end == i || other_end == j) {
+      if (one[i] != other[j]) return one[i] < other[j];
+      ++i, ++j;
+      continue;
+    }
+    const size_t first = std::min(one.find_first_not_of('0', i), end - 1);
+    const size_t other_first = std::min(other.find_first_not_of('0', j), other_end - 1);
+    if (end - first != other_end - other_first) return end - first < other_end - other_first;
+    if (const int order = one.compare(first, end - first, other, other_first, other_end - other_first))
+      return order < 0;
+    i = end, j = other_end;
+  }
+  return one.size() < other.size() || (one.size() == other.size() && one < other);
+}
+
 std::vector<fs::path> find_runs(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
@@ -118,7 +144,7 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
   }
   if (error) throw Error(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
   // The folder of a run with stages has a lock of its own and nothing else: its stages say it all.
-  std::ranges::sort(runs);
+  std::ranges::sort(runs, comes_before);
   std::erase_if(runs, [&](const fs::path& run) {
     return !has_steps(run) && std::ranges::any_of(runs, [&](const fs::path& other) {
       return other != run && other.parent_path() == run;
@@ -127,20 +153,45 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
   return runs;
 }
 
-RunList list_runs(const std::vector<fs::path>& folders) {
-  std::vector<std::vector<std::string>> rows{
-      {"run", "state", "step", "loss", "per second", "checkpoint", "last written"}};
+namespace {
+
+// "loss 3.9289 (step-00000400)", or where that checkpoint is gone, "loss 3.9289 at step 400".
+std::string shown(const RunRecord::Best& best, const fs::path& folder) {
+  const std::string checkpoint = fmt::format("step-{:08}", best.step);
+  return fmt::format("{} {:.4f} {}", best.metric, best.value,
+                     is_there(folder / "checkpoints" / checkpoint) ? "(" + checkpoint + ")"
+                                                                   : fmt::format("at step {}", best.step));
+}
+
+struct ListedRun {
+  std::vector<std::string> row;
+  std::optional<RunRecord::Best> best;
+};
+
+bool is_better(const ListedRun& a, const ListedRun& b) {
+  if (!a.best || !b.best) return a.best.has_value() && !b.best;
+  if (a.best->metric != b.best->metric) return a.best->metric < b.best->metric;
+  return a.best->higher_is_better ? a.best->value > b.best->value : a.best->value < b.best->value;
+}
+
+}  // namespace
+
+RunList list_runs(const std::vector<fs::path>& folders, bool best_first) {
+  std::vector<ListedRun> runs;
   RunList list;
   for (const fs::path& folder : folders) {
-    std::vector<std::string> row{folder.string()};
+    ListedRun& listed = runs.emplace_back(ListedRun{.row = {folder.string()}});
+    std::vector<std::string>& row = listed.row;
     try {
       const auto state = marked(folder);
       const auto run = read(folder);
       row.emplace_back(name_of(state ? *state : state_by(run)));
       if (run) {
         const std::vector<double>* const loss = run->training.find("loss");
+        listed.best = run->best();
         row.push_back(std::to_string(run->last_step()));
         row.push_back(loss == nullptr ? "" : fmt::format("{:.4f}", loss->back()));
+        row.push_back(listed.best ? shown(*listed.best, folder) : "");
         row.push_back(run->throughput() > 0 ? observe::human_count(run->throughput()) : "");
         row.push_back(last_checkpoint(folder));
         row.push_back(ago(fs::last_write_time(folder / "metrics.jsonl")));
@@ -150,8 +201,11 @@ RunList list_runs(const std::vector<fs::path>& folders) {
       row.emplace_back("unreadable");
       list.problems.emplace_back(error.what());
     }
-    rows.push_back(std::move(row));
   }
+  if (best_first) std::ranges::stable_sort(runs, is_better);
+  std::vector<std::vector<std::string>> rows{
+      {"run", "state", "step", "loss", "best", "per second", "checkpoint", "last written"}};
+  for (ListedRun& listed : runs) rows.push_back(std::move(listed.row));
   list.table = aligned(rows);
   return list;
 }

@@ -7,8 +7,21 @@
 
 namespace pipeline::train {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Best, metric, value, step)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Patience, metric, reference, step, waited)
+
+void to_json(nlohmann::json& json, const Best& best) {
+  json = {{"metric", best.metric},
+          {"value", best.value},
+          {"step", best.step},
+          {"better", best.higher_is_better ? "higher" : "lower"}};
+}
+
+void from_json(const nlohmann::json& json, Best& best) {
+  json.at("metric").get_to(best.metric);
+  json.at("value").get_to(best.value);
+  json.at("step").get_to(best.step);
+  best.higher_is_better = json.value("better", "lower") == "higher";  // not in older checkpoints
+}
 
 LossScale::Options loss_scale_options(const Session& session) {
   return {.dynamic = session.precision().loss_scaling,

@@ -85,7 +85,10 @@ struct Best {
   std::string metric;
   double value = 0;
   uint64_t step = 0;
+  bool higher_is_better = false;
 };
+// As checkpoints and summary.json have it.
+void to_json(nlohmann::json& json, const Best& best);
 
 // The state of evaluate.patience: what figures must be better than, and how many in a row have not been.
 struct Patience {

@@ -76,7 +76,7 @@ void Trainer::start_records(const Origin& origin, double peak_flops) {
                      config::stored_config(session_.config(), session_.resolved_toml(), folder_.path()));
   folder_.write_file("model.json", model_json(session_));
   // This summary stands until summarize() can say more.
-  folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
+  write_summary(describe());
   write_changes(folder_.path(), saver_.checkpointer().changes());
   std::vector<std::string> losses;
   for (const plugins::Loss& loss : session_.task().losses()) losses.push_back(loss.name);
@@ -212,6 +212,7 @@ Outcome Trainer::run(std::optional<Signals::Saves>& saves) {
       reports_.collect_all();
       cut_off = !validation_.evaluate([this] { saver_.save(true); });
       boundary.signal = agree_on_boundary().signal;
+      if (validation_.is_best() && processes_.is_first()) write_summary(describe());
       activity_.add_time(Cost::evaluation);
     }
     if (boundary.signal != 0 && (!last || cut_off)) return leave(boundary.signal, cut_off);
@@ -276,6 +277,17 @@ void Trainer::finish() {
   log_.console().status({});
 }
 
+// What can be said of the run while it goes on.
+nlohmann::ordered_json Trainer::describe() const {
+  nlohmann::ordered_json summary = describe_run(session_);
+  if (state_.best) summary["best"] = nlohmann::json(*state_.best);
+  return summary;
+}
+
+void Trainer::write_summary(const nlohmann::ordered_json& summary) const {
+  folder_.write_file("summary.json", summary.dump(1) + "\n");
+}
+
 // Called by all ranks together.
 void Trainer::summarize(bool finished) {
   activity_.add_time(Cost::checkpoint);
@@ -289,14 +301,14 @@ void Trainer::summarize(bool finished) {
   steps_.forecast().compare(activity_.costs().device_memory());
   const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
   if (!processes_.is_first()) return;
-  nlohmann::ordered_json summary = describe_run(session_);
+  nlohmann::ordered_json summary = describe();
   summary["finished"] = finished;
   if (const ModelSelection& selection = validation_.selection(); finished && selection.stops_early())
     summary["ended_early"] = selection.why_it_stops();
   summary["steps"] = state_.step;
   summary["seconds"] = activity_.elapsed();
   summary["ranks"] = ranks;
-  folder_.write_file("summary.json", summary.dump(1) + "\n");
+  write_summary(summary);
   const ProcessGroup::Busy busy(processes_);
   records_->finish(!finished);
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/launch/devices.hpp"
 #include "core/train/checkpointer.hpp"
 #include "core/train/processes/signals.hpp"
@@ -112,6 +114,8 @@ class Trainer {
   void note(const StepRecord& record);
   void report(const StepRecord& record);
   void end_if_skipping();
+  nlohmann::ordered_json describe() const;
+  void write_summary(const nlohmann::ordered_json& summary) const;
   void summarize(bool finished);
   bool done() const;
 

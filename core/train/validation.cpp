@@ -39,7 +39,7 @@ ModelSelection::Judgement ModelSelection::judge(const Evaluation& evaluation) {
       is_finite &&
       (!state_.best || state_.best->metric != name ||
        (higher_is_better ? figure.value > state_.best->value : figure.value < state_.best->value));
-  if (judgement.is_best) state_.best = Best{name, figure.value, state_.step};
+  if (judgement.is_best) state_.best = Best{name, figure.value, state_.step, higher_is_better};
   count_for_patience(figure, is_finite);
   return judgement;
 }

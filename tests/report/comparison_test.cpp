@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/base/error.hpp"
@@ -186,7 +187,7 @@ TEST_F(States, OfAllRunsAreListed) {
   const auto runs = find_runs(folder_.path());
   EXPECT_THAT(runs, ElementsAre(folder_ / "group/two/pretrain", folder_ / "one"));
   const std::string text = list_runs(runs).table;
-  EXPECT_THAT(text, HasSubstr("cut off  2     0.5000              step-00000002  0:0"));
+  EXPECT_THAT(text, HasSubstr("cut off  2     0.5000                    step-00000002  0:0"));
   EXPECT_TRUE(find_runs(folder_ / "none").empty());
   EXPECT_THAT(tests::message_of<Error>([&] { find_runs(folder_ / "x"); }),
               HasSubstr("there is no such folder"));
@@ -205,6 +206,59 @@ TEST_F(States, OneThatCannotBeReadDoesNotHideTheOthers) {
   EXPECT_THAT(list.table, HasSubstr("/damaged         unreadable\n"));
   EXPECT_THAT(list.problems, ElementsAre(folder_ / "damaged/metrics.jsonl:1: not valid JSON at byte 2",
                                          folder_ / "pipe/metrics.jsonl: is a FIFO, must be a file"));
+}
+
+// What `ls` takes does not grow with a run, and it does not see damage that lies further back.
+TEST_F(States, TheLastStepsAreEnough) {
+  run("long");
+  std::string lines = "damaged\n";
+  for (int step = 1; step <= 100'000; ++step)
+    lines += fmt::format("{{\"step\":{},\"loss\":{},\"seconds\":{},\"samples\":8}}\n", step, 1e5 - step,
+                         step > 99'900 ? 2 : 1);
+  folder_.write("long/metrics.jsonl", lines);
+  const Curve end = read_last_steps(folder_ / "long/metrics.jsonl");
+  EXPECT_EQ(end.steps.back(), 100'000);
+  EXPECT_LT(end.steps.size(), 100);
+  EXPECT_THAT(list_runs({folder_ / "long"}).table, HasSubstr("cut off  100000  0.0000        4 "));
+  folder_.write("long/metrics.jsonl", lines + "more damage\n" + lines.substr(lines.size() - 60));
+  EXPECT_THAT(list_runs({folder_ / "long"}).problems,
+              ElementsAre(HasSubstr("metrics.jsonl:1: not valid JSON")));
+}
+
+// A line may be longer than the part of the file that is read first.
+TEST_F(States, ALongLineIsReadWhole) {
+  run("a");
+  const std::string more = fmt::format(",\"text\":\"{}\"}}\n", std::string(5000, 'x'));
+  folder_.write("a/metrics.jsonl", "{\"step\":1,\"loss\":2" + more + "{\"step\":2,\"loss\":1.5" + more);
+  EXPECT_THAT(list_runs({folder_ / "a"}).table, testing::ContainsRegex("cut off +2 +1.5000 "));
+}
+
+TEST_F(States, TheBestEvaluationIsShownAndSortedBy) {
+  for (const auto& [name, value, better] : {std::tuple("run-9", 2.0, "lower"), {"run-10", 1.5, "lower"}}) {
+    run(name);
+    steps(name, 2);
+    folder_.write(
+        fmt::format("{}/summary.json", name),
+        fmt::format(R"({{"best":{{"metric":"loss","value":{},"step":1,"better":"{}"}}}})", value, better));
+  }
+  run("run-11");
+  fs::create_directories(folder_ / "run-10/checkpoints/step-00000001");
+  const auto runs = find_runs(folder_.path());
+  EXPECT_THAT(runs, ElementsAre(folder_ / "run-9", folder_ / "run-10", folder_ / "run-11"));
+  EXPECT_THAT(list_runs(runs).table, testing::ContainsRegex("run-9 .* loss 2.0000 at step 1 .*\n"
+                                                            ".*run-10 .* loss 1.5000 .step-00000001. "));
+  EXPECT_THAT(list_runs(runs, /*best_first=*/true).table,
+              testing::ContainsRegex("run-10 .*\n.*run-9 .*\n.*run-11 "));
+  folder_.write("run-9/summary.json", R"({"best":{"metric":"loss"}})");
+  EXPECT_THAT(list_runs(runs).problems,
+              ElementsAre(HasSubstr("run-9/summary.json: is not as a run writes it")));
+}
+
+TEST(RunNames, AreSortedByTheirNumbers) {
+  const std::vector<fs::path> sorted{"a", "a-2", "a-02", "a-10/b", "a-10/c-1", "a-10/c-12", "b", "b0", "b1"};
+  std::vector<fs::path> names(sorted.rbegin(), sorted.rend());
+  std::ranges::sort(names, comes_before);
+  EXPECT_EQ(names, sorted);
 }
 
 TEST_F(States, ALossThatIsNoNumberIsShown) {
