@@ -199,6 +199,9 @@ typedef struct pl_option {
 #define PL_RUN_REPRODUCIBLE 1u             /* same bits on any number of processes */
 #define PL_RUN_ACTIVATION_CHECKPOINTING 2u /* recompute activations in the backward pass */
 #define PL_RUN_PIN_MEMORY 4u               /* batches should be loaded into pinned memory */
+/* export_model should write all weights in float32: the host rounds them. Without it a task writes them in
+ * the type that they came in, or that other tools expect. */
+#define PL_RUN_EXPORTS_FLOAT32 0x10000u
 
 /* The facts of a run, the same for all objects of a process. */
 typedef struct pl_run_info {

@@ -85,6 +85,8 @@ int run(std::vector<std::string> arguments) {
   cli::add_predict(app, action);
   cli::add_chat(app, action);
   cli::add_export(app, action);
+  cli::add_gguf(app, action);
+  cli::add_verify(app, action);
   cli::add_compare(app, action);
   cli::add_report(app, action);
   cli::add_csv(app, action);

@@ -25,13 +25,6 @@ struct PythonTask {
   bool operator==(const PythonTask&) const = default;
 };
 
-// The interpreter that a wheel's `pipeline` is installed in, that the user is in, or the first of PATH.
-std::string default_interpreter() {
-  if (const char* given = std::getenv("PIPELINE_PYTHON"); given && *given) return given;
-  const char* environment = std::getenv("VIRTUAL_ENV");
-  return environment && *environment ? std::string(environment) + "/bin/python" : "python3";
-}
-
 std::optional<PythonTask> python_task(const config::Config& stage) {
   if (stage.options().plugins.task != plugins::kPythonTask) return std::nullopt;
   // A run's own config.toml has all options, those that are not set as "".
@@ -63,6 +56,12 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
 }
 
 }  // namespace
+
+std::string default_interpreter() {
+  if (const char* given = std::getenv("PIPELINE_PYTHON"); given && *given) return given;
+  const char* environment = std::getenv("VIRTUAL_ENV");
+  return environment && *environment ? std::string(environment) + "/bin/python" : "python3";
+}
 
 void go_on_as_python(const config::Config& config) {
   if (plugins::Plugin::in_process(plugins::Kind::kTask, plugins::kPythonTask)) return;

@@ -106,7 +106,19 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
                    "runs/NAME-model")
       ->type_name("PATH");
   verb->footer("Example:\n  " + example);
-  const bool may_ask = std::string_view(name) == "predict";
+  const bool may_ask = std::string_view(name) == "predict", exports = std::string_view(name) == "export";
+  auto gguf = std::make_shared<std::string>();
+  auto verifies = std::make_shared<bool>(false);
+  if (exports) {
+    verb->add_option("--gguf", *gguf, "write a GGUF file into the folder, too: see pipeline gguf")
+        ->type_name("TYPE")
+        ->check(CLI::IsMember(kGgufTypes));
+    verb->add_flag("--verify", *verifies, "then do what pipeline verify does");
+  }
+  if (may_ask)
+    verb->add_option("--samples", verb_args->samples, "only the first N samples of the split")
+        ->type_name("N")
+        ->check(at_least(1));
   if (may_ask) verb->allow_extras();
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
@@ -116,8 +128,14 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
       verb_args->checkpoint = "last";
     if (may_ask) ask(verb->remaining(), *args);
     verb_args->asked = may_ask && verb->remaining_size() > 0;
-    return with_workspace(*args, one_process,
-                          [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
+    const int code = with_workspace(
+        *args, one_process, [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
+    if (code != kDone || !exports) return code;
+    const fs::path folder =
+        verb_args->output.empty() ? train::result_folder(args->load()) / "export" : verb_args->output;
+    if (const int written = gguf->empty() ? kDone : write_gguf(folder, *gguf); written != kDone)
+      return written;
+    return *verifies ? verify_export(*args, *verb_args) : kDone;
   });
 }
 

@@ -69,6 +69,8 @@ struct ConfigArgs {
 void go_on_as_python(const config::Config& config);
 // Goes on as Python where `name` is a task's file, FILE.py or FILE.py:Class. Returns the file in any case.
 std::string go_on_as_python(const std::string& name);
+// The interpreter that a wheel's `pipeline` is installed in, that the user is in, or the first of PATH.
+std::string default_interpreter();
 // The options that every task in Python has.
 std::string about_python_tasks();
 
@@ -102,6 +104,14 @@ std::optional<HostPort> serve_address(const config::Config& config);
 int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work);
 
+// The types that a GGUF file is written in.
+inline const std::vector<std::string> kGgufTypes{"f32",  "f16",  "bf16", "q8_0",
+                                                 "q5_1", "q5_0", "q4_1", "q4_0"};
+// `pipeline gguf` and `pipeline verify`; return the exit code. verb_args.output: what was exported, empty:
+// the run's export.
+int write_gguf(const std::string& folder, const std::string& type);
+int verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint64_t samples = 4);
+
 // What pipeline_result() of embedding.h returns.
 std::string result_of_run();
 
@@ -112,6 +122,8 @@ void add_evaluate(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
+void add_gguf(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_csv(CLI::App& app, Action& action);

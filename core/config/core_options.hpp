@@ -223,6 +223,20 @@ struct EvaluateOptions : OptionTable {
                             at_least(0), may_change(), by_name());
 };
 
+struct ExportOptions : OptionTable {
+  using OptionTable::OptionTable;
+
+  std::string dtype =
+      option("export.dtype", "auto",
+             "what weights are exported in; auto: as the folder has them that they came from, "
+             "else fp32",
+             one_of({"auto", "fp32", "bf16", "fp16"}), may_change());
+  uint64_t shard_size =
+      option("export.shard_size", "5000",
+             "a larger model.safetensors is cut into files of at most this size, between tensors", in("MB"),
+             at_least(1), may_change());
+};
+
 struct CheckpointOptions : OptionTable {
   using OptionTable::OptionTable;
 
@@ -330,6 +344,7 @@ struct CoreOptions : OptionTable {
   TrainOptions train{reader()};
   EvaluateOptions evaluate{reader()};
   CheckpointOptions checkpoint{reader()};
+  ExportOptions exports{reader()};
   LaunchOptions launch{reader()};
   ObserveOptions observe{reader()};
   StageOptions stage{reader()};

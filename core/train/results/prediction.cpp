@@ -218,7 +218,8 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   plugins::Task& task = session.task();
   if (!task.has_predict())
     throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
-  const uint64_t total = task.sample_count(request.split);
+  const uint64_t all = task.sample_count(request.split);
+  const uint64_t total = request.samples > 0 ? std::min(request.samples, all) : all;
   ProcessGroup& processes = session.processes();
   const fs::path side_files = side_files_of(request.output);
   std::optional<PartialResult> file;  // of rank 0, and so is:

@@ -60,6 +60,7 @@ struct PredictionRequest {
   uint32_t split = PL_SPLIT_TEST;
   std::filesystem::path output;  // the CSV, in a folder that is there; files that the task adds go into
                                  // <output stem>-files beside it
+  uint64_t samples = 0;          // the first so many; 0: all
   std::string identity;          // what the rows depend on (checkpoint, config): another one starts over
 };
 

@@ -135,7 +135,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
            .purpose = args_.purpose,
            .flags = (options.run.reproducible ? PL_RUN_REPRODUCIBLE : 0u) |
                     (options.train.activation_checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
-                    (options.loader.pin_memory && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
+                    (options.loader.pin_memory && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u) |
+                    (options.exports.dtype != "auto" ? PL_RUN_EXPORTS_FLOAT32 : 0u),
            .loader_processes = static_cast<uint32_t>(options.loader.processes),
            .rank = world.rank,
            .world_size = world.size,

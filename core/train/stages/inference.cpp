@@ -11,6 +11,7 @@
 #include "core/observe/format.hpp"
 #include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/export_folder.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/extra_state.hpp"
@@ -215,10 +216,12 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
     const auto result = predict(
-        session, {.split = split,
-                  .output = output,
-                  .identity = fmt::format("{} split {} data {}\n{}", loaded.identity(), split_name(split),
-                                          session.task().data_fingerprint(), session.resolved_toml())});
+        session,
+        {.split = split,
+         .output = output,
+         .samples = args.samples,
+         .identity = fmt::format("{} split {} samples {} data {}\n{}", loaded.identity(), split_name(split),
+                                 args.samples, session.task().data_fingerprint(), session.resolved_toml())});
     if (!result.complete)
       return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there",
                                             result.samples));
@@ -229,6 +232,27 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
         output.string()));
     return Outcome::finished;
   });
+}
+
+ModelCard card_of(Session& session, const Loaded& loaded, const InferenceArgs& args) {
+  ModelCard card{.name = session.config().options().run.name,
+                 .task = session.task_plugin().name() + " " + session.task_plugin().version(),
+                 .weights = loaded.checkpoint ? fmt::format("step {} of the run", loaded.step) : loaded.path,
+                 .data_fingerprint = session.task().data_fingerprint(),
+                 .run_dir = args.folder};
+  if (card.name.empty()) card.name = args.folder.filename().string();
+  const config::PluginConfig& options = session.task_config();
+  if (const std::string& base = session.options().train.init_from; is_foreign(base))
+    card.bases.push_back(base);
+  for (const std::string& key : options.keys()) {
+    const uint32_t type = options.setting(key).option.type;
+    if ((type != PL_OPTION_PATH && type != PL_OPTION_PATH_LIST) || !options.is_set(key)) continue;
+    if (!key.ends_with("init_from"))
+      card.data += fmt::format("{}`{} = {}`", card.data.empty() ? "" : ", ", key, options.show(key));
+    else if (const std::string base = options.find_string(key).value_or(""); !base.empty())
+      card.bases.push_back(base);
+  }
+  return card;
 }
 
 Outcome export_checkpoint(const config::Config& config, const Workspace& workspace,
@@ -255,6 +279,8 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
         throw Error(PL_ERROR_CONFIG, fmt::format("{} is in another tool's form already", loaded.path));
       else
         export_parameters(*loaded.checkpoint, loaded.values, task, temporary, remedy_for(args));
+      convert_export(temporary, session.options().exports, workspace.log);
+      write_model_card(temporary, card_of(session, loaded, args));
       fs::remove(output);  // an empty folder
       fs::rename(temporary, output);
     });

@@ -23,6 +23,7 @@ struct InferenceArgs {
   uint64_t average = 1;  // the mean of so many checkpoints' weights: this one's and of those before it
   bool ema = false;      // the moving average of the weights, which the run has kept
   std::string split;     // empty: evaluate.split
+  uint64_t samples = 0;  // to predict: the first so many; 0: all
   std::filesystem::path folder;  // the run's (or stage's) own
   std::filesystem::path output;  // empty: in `folder`
 };

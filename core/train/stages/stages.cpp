@@ -181,6 +181,7 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
           .average = args.average,
           .ema = args.ema,
           .split = args.split,
+          .samples = args.samples,
           .folder = folder,
           .output = args.asked && args.output.empty() ? folder / "asked.csv"
                                                       : without_trailing_slash(from_start(args.output))};
@@ -334,6 +335,10 @@ Outcome converse(const Workspace& workspace, const VerbArgs& args,
                  const std::function<void(const Reply& reply)>& talk) {
   const config::Config stage = trained_stage(workspace.config);
   return converse(stage, workspace, inference_args(workspace, stage, args), talk);
+}
+
+fs::path result_folder(const config::Config& config) {
+  return config.has_stages() ? run_dir(config) / trained_stage(config).options().stage.name : run_dir(config);
 }
 
 fs::path run_dir(const config::Config& config) {

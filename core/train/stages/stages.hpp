@@ -29,6 +29,9 @@ struct Workspace {
   ProcessGroup& processes;
 };
 
+// Where verbs that use a run's weights put their results: its folder, or that of the stage that has trained.
+std::filesystem::path result_folder(const config::Config& config);
+
 // Where a run (with stages: the folder that has theirs in it) lives: run.dir, or runs/NAME.
 std::filesystem::path run_dir(const config::Config& config);
 
@@ -103,6 +106,7 @@ struct VerbArgs {
   bool ema = false;                 // their moving average instead
   std::string split;                // empty: evaluate.split
   std::filesystem::path output;     // empty: in the run's folder
+  uint64_t samples = 0;             // to predict: the first so many; 0: all
   bool asked = false;               // to predict about one thing that the command line names
 };
 

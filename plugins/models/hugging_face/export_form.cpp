@@ -194,6 +194,10 @@ ExportForm export_form(const FolderTexts& came, const ParameterRegistry& paramet
   for (const ParameterRegistry::Declared& parameter : parameters)
     if (!parameter.tensor.is_floating_point())
       form.frozen = parameter.tensor.scalar_type() == at::kChar ? "int8" : "nf4";
+  if (parameters.exports_float32()) {
+    form.type = at::kFloat;
+    for (auto& [name, type] : form.types) type = at::kFloat;
+  }
   form.is_widened = !fit_in_half(written(parameters, map, form), map);
   return form;
 }

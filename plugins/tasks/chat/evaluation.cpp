@@ -13,6 +13,13 @@ text::Question Chat::question(const TokenSample& sample) const {
                                      config().generate.max_tokens, longest_line());
 }
 
+std::string Chat::messages_of(const TokenSample& sample) const {
+  Conversation asked = conversation_of(sample);
+  if (asked.is_plain_text()) return "";
+  if (asked.turns.back().is_assistant()) asked.turns.pop_back();
+  return asked.variables().dump();
+}
+
 void Chat::score(const Answered& one, EvaluationSink& sink) const {
   const answers::AnswerScore score = answers::score_answer(one.question.truth, one.answer);
   sink.value("exact", score.exact, 1);

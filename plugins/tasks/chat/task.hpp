@@ -25,6 +25,7 @@ class Chat : public text::TextTask<ChatConfig> {
   void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override {
     if (shows_mask()) return {"text", "tokens", "learnt"};
+    if (shows_logits()) return common::logits_columns();
     return {"question", "answer"};
   }
   void predict(const text::TextBatch& batch, const PredictionSink& sink) override;
@@ -54,6 +55,7 @@ class Chat : public text::TextTask<ChatConfig> {
   bool is_answered(const TokenSample& sample) const override {
     return conversation_of(sample).turns.back().is_assistant();
   }
+  std::string messages_of(const TokenSample& sample) const override;
   // A conversation's last question.
   text::Question question(const TokenSample& sample) const override;
   std::string written_text(const std::vector<int64_t>& tokens) const override {

@@ -2,6 +2,11 @@
 
 #include <pipeline/torch/tensor.hpp>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+
+#include <nlohmann/json.hpp>
+
 #include "files/data_errors.hpp"
 #include "files/hash128.hpp"
 #include "heads/label_folder.hpp"
@@ -207,6 +212,45 @@ void add_source_metrics(const Context& context, const at::Tensor& losses, std::s
         losses.index_select(0, transformer::to_device(rows[i], losses.device())).sum(at::kDouble);
     context.metric("loss/" + names[i], to_pl(sum), static_cast<double>(rows[i].size()));
   }
+}
+
+std::vector<std::string> logits_columns() {
+  return {"prompt", "prompt_tokens", "messages", "tokens", "likeliest", "written", "ended"};
+}
+
+std::vector<std::string> logits_row(const Said& said, const language::LanguageModel& model,
+                                    generation::GenerationOptions options) {
+  constexpr int64_t kLikeliest = 8, kWritten = 24;
+  const auto in_words = [](const std::vector<int64_t>& numbers) {
+    std::string text;
+    for (const int64_t number : numbers) text += concat(text.empty() ? "" : " ", number);
+    return text;
+  };
+  const auto count = static_cast<int64_t>(said.tokens.size());
+  const std::vector<int64_t> targets(said.tokens.size(), 0);
+  const language::PackedBatch batch = batch_on(model.device(), transformer::pack({said.tokens}, {targets}));
+  const at::Tensor rows = at::arange(count, at::TensorOptions(at::kLong).device(model.device()));
+  const at::Tensor log_p = model.logits(batch, rows, options.compute).to(at::kDouble).log_softmax(-1);
+  const auto [values, ids] = log_p.topk(std::min(kLikeliest, log_p.size(-1)));
+  const at::Tensor values_here = values.cpu(), ids_here = ids.cpu();
+  nlohmann::json places = nlohmann::json::array();
+  for (int64_t row = 0; row < count; ++row) {
+    nlohmann::json& place = places.emplace_back();
+    for (int64_t i = 0; i < ids_here.size(1); ++i)
+      place.push_back({ids_here[row][i].item<int64_t>(), values_here[row][i].item<double>()});
+  }
+  options.beams = 1;
+  options.sampling = {};
+  options.max_new_tokens = std::min(options.max_new_tokens, kWritten);
+  std::vector<int64_t> written;
+  if (!said.prompt_tokens.empty())
+    written = generation::generate(model, {{.id = 0, .tokens = said.prompt_tokens}}, options).front();
+  const bool ended =
+      !said.prompt_tokens.empty() && static_cast<int64_t>(written.size()) < options.max_new_tokens;
+  return {said.prompt,      in_words(said.prompt_tokens),
+          said.messages,    in_words(said.tokens),
+          places.dump(),    in_words(written),
+          ended ? "1" : "0"};
 }
 
 BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samples) {

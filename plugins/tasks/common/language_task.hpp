@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "generation/generate.hpp"
 #include "hugging_face/token_ids.hpp"
 #include "language/folder.hpp"
 #include "language/language_model.hpp"
@@ -157,6 +158,18 @@ void add_loss_metrics(const Context& context, const language::PackedBatch& batch
 // loss; sources: of each sample.
 void add_source_metrics(const Context& context, const at::Tensor& losses, std::span<const size_t> source_of,
                         std::span<const size_t> sources, const std::vector<std::string>& names);
+
+// What a prediction shows of a sample where task.ask.show = "logits", for `pipeline verify`: the prompt's
+// text and tokens, its conversation as messages (JSON; "": it is none), the sample's tokens, what the model
+// says behind each of them, as [[[token, log-probability], ...], ...] of the likeliest, and the tokens that
+// it writes behind the prompt, each the likeliest; ended: 1 where it has written one that ends a text.
+std::vector<std::string> logits_columns();
+struct Said {
+  std::string prompt, messages;
+  std::vector<int64_t> prompt_tokens, tokens;
+};
+std::vector<std::string> logits_row(const Said& said, const language::LanguageModel& model,
+                                    generation::GenerationOptions options);
 
 // How much a batch is, of which each row is a token.
 BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samples);

@@ -44,10 +44,13 @@ struct GenerateOptions : generation::DecodingOptions {
 };
 
 struct AskOptions {
-  std::string prompt;
+  std::string prompt, show = "texts";
 
   void describe(Options& o) {
     o("prompt", prompt, "predict: a text to continue, instead of the test files").may_change();
+    o("show", show, "predict: texts; or logits: what the model says behind each token, for pipeline verify")
+        .choices({"texts", "logits"})
+        .may_change();
   }
 };
 

@@ -18,7 +18,9 @@ class Pretraining : public text::TextTask<PretrainingConfig> {
 
   void open_data() override;
   std::vector<Metric> metrics() override { return common::loss_metrics(); }
-  std::vector<std::string> prediction_columns() override { return {"prompt", "continuation"}; }
+  std::vector<std::string> prediction_columns() override {
+    return shows_logits() ? common::logits_columns() : std::vector<std::string>{"prompt", "continuation"};
+  }
 
  protected:
   tokenizer::TrainingTexts training_texts() const override;

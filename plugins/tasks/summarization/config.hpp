@@ -66,10 +66,13 @@ struct GenerateConfig : generation::DecodingOptions {
 };
 
 struct AskConfig {
-  std::string prompt;
+  std::string prompt, show = "texts";
 
   void describe(Options& o) {
     o("prompt", prompt, "predict: a document to summarize, instead of the test file").may_change();
+    o("show", show, "predict: texts; or logits: what the model says behind each token, for pipeline verify")
+        .choices({"texts", "logits"})
+        .may_change();
   }
 };
 

@@ -19,7 +19,9 @@ class Summarization : public text::TextTask<SummarizationConfig> {
   void open_data() override;
   void evaluate(const text::TextBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
-  std::vector<std::string> prediction_columns() override { return {"summary"}; }
+  std::vector<std::string> prediction_columns() override {
+    return shows_logits() ? common::logits_columns() : std::vector<std::string>{"summary"};
+  }
 
  protected:
   tokenizer::TrainingTexts training_texts() const override;

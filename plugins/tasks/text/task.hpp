@@ -113,6 +113,7 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
     }
   }
   void predict(const BatchT& batch, const PredictionSink& sink) override {
+    if (shows_logits()) return show_logits(batch, sink);
     for (const Answered& one : answer(batch.split, Purpose::kPredict, batch.ids)) {
       sink.row(one.id, row(one));
       if (!this->config().ask.prompt.empty()) this->context().info(one.answer);
@@ -152,6 +153,15 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
   virtual void score(const Answered& one, EvaluationSink& sink) const = 0;
   virtual size_t longest_line() const { return std::string::npos; }     // in the log
   virtual std::vector<std::string> row(const Answered& one) const = 0;  // of a prediction
+  // What is asked in a sample, as chat templates read it; "": it is no conversation.
+  virtual std::string messages_of(const stores::TokenSample& /*sample*/) const { return ""; }
+  // Whether predictions are what the model says of tokens: common::logits_columns().
+  bool shows_logits() const {
+    if constexpr (requires(const ConfigT& config) { config.ask.show; })
+      return this->config().ask.show == "logits";
+    else
+      return false;
+  }
 
   std::vector<std::string> source_names() const override { return corpus_->training().names(); }
 
@@ -183,6 +193,21 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
   }
 
  private:
+  void show_logits(const BatchT& batch, const PredictionSink& sink) {
+    for (const uint64_t id : batch.ids) {
+      const stores::TokenSample sample = corpus_->sample(batch.split, id);
+      Question asked = question(sample);
+      const generation::GenerationOptions options =
+          writing().options(batch.split, Purpose::kPredict, written_noun(),
+                            [&](size_t) { return common::one_line(asked.name); });
+      sink.row(id, common::logits_row({.prompt = std::move(asked.text),
+                                       .messages = messages_of(sample),
+                                       .prompt_tokens = std::move(asked.prompt),
+                                       .tokens = sequences(sample).front().tokens},
+                                      this->model(), options));
+    }
+  }
+
   void open_corpus() {
     corpus_.emplace(
         this->config().data, this->context(), this->tokenizer(),

@@ -24,6 +24,7 @@ class Context {
   const pl_run_info& run() const { return run_; }
   bool reproducible() const { return (run_.flags & PL_RUN_REPRODUCIBLE) != 0; }
   bool activation_checkpointing() const { return (run_.flags & PL_RUN_ACTIVATION_CHECKPOINTING) != 0; }
+  bool exports_float32() const { return (run_.flags & PL_RUN_EXPORTS_FLOAT32) != 0; }
   bool pin_memory() const { return (run_.flags & PL_RUN_PIN_MEMORY) != 0; }
 
   // Logs one line: the parts, concatenated.

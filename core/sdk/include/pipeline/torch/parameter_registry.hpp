@@ -90,6 +90,10 @@ class ParameterRegistry {
     return tensor;
   }
 
+  // An export should write them in float32, whatever type they came in.
+  void set_exports_float32(bool value) { exports_float32_ = value; }
+  bool exports_float32() const { return exports_float32_; }
+
   size_t size() const { return all_.size(); }
   const Declared& operator[](size_t index) const { return all_.at(index); }
   auto begin() const { return all_.begin(); }
@@ -132,6 +136,7 @@ class ParameterRegistry {
   }
 
   Rule rule_;
+  bool exports_float32_ = false;
   std::vector<Declared> all_;
   std::vector<std::vector<at::Tensor>> by_unit_;
 };

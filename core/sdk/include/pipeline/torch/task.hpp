@@ -200,6 +200,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
     model_ = build_model();
     if (model_ == nullptr) fail("build_model() returned no model");
     if constexpr (DeclaresParameters<ModelT>) {
+      model_->parameters().set_exports_float32(this->context().exports_float32());
       for (const ParameterRegistry::Declared& p : model_->parameters()) parameters_.add(p, p.tensor);
     } else {
       for_each_named(model_->named_parameters(),

@@ -1,0 +1,216 @@
+#include "core/train/results/export_folder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/csv.hpp"
+#include "core/base/error.hpp"
+#include "core/base/files.hpp"
+#include "core/observe/format.hpp"
+#include "core/safetensors/rewrite.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Of all files below, those that `is_one` takes, sorted.
+template <class IsOne>
+std::vector<fs::path> files_below(const fs::path& folder, IsOne&& is_one) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && is_one(entry.path())) files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+// As transformers calls it, at every depth: a model of several parts has a configuration for each.
+bool set_dtype(Json& values, const std::string& dtype) {
+  bool changed = false;
+  for (auto& [key, value] : values.items()) {
+    if (value.is_object()) changed |= set_dtype(value, dtype);
+    if (key != "dtype" && key != "torch_dtype") continue;
+    value = dtype;
+    changed = true;
+  }
+  return changed;
+}
+
+void say_dtype(const fs::path& file, const std::string& dtype) {
+  Json config = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || !config.contains("model_type")) return;
+  if (!config.contains("dtype") && !config.contains("torch_dtype")) config["dtype"] = dtype;
+  set_dtype(config, dtype);
+  write_atomically(file, config.dump(2) + "\n");
+}
+
+Json read_json(const fs::path& file) {
+  return is_there(file) ? Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
+}
+
+// How others load the folder, and what hubs call it.
+struct Use {
+  std::string library, tag, code;
+};
+Use use_of(const fs::path& folder) {
+  if (is_there(folder / "adapter_config.json"))
+    return {"peft", "", "from peft import AutoPeftModel\nmodel = AutoPeftModel.from_pretrained(FOLDER)"};
+  if (is_there(folder / "modules.json"))
+    return {"sentence-transformers", "sentence-similarity",
+            "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer(FOLDER)"};
+  const Json config = read_json(folder / "config.json");
+  if (!config.is_object() || !config.contains("model_type")) return {};
+  const Json names = config.value("architectures", Json::array());
+  const std::string name = !names.empty() && names[0].is_string() ? names[0].get<std::string>() : "AutoModel";
+  constexpr std::pair<const char*, const char*> kTags[] = {
+      {"ForCausalLM", "text-generation"},      {"LMHeadModel", "text-generation"},
+      {"ForMaskedLM", "fill-mask"},            {"ForSequenceClassification", "text-classification"},
+      {"ForTokenClassification", "token-classification"}, {"ForConditionalGeneration", "image-text-to-text"},
+      {"CLIPModel", "zero-shot-image-classification"},    {"SiglipModel", "zero-shot-image-classification"},
+      {"Model", "feature-extraction"}};
+  Use use{"transformers", "", fmt::format("from transformers import {0}\nmodel = {0}.from_pretrained(FOLDER)", name)};
+  for (const auto& [end, tag] : kTags)
+    if (use.tag.empty() && name.ends_with(end)) use.tag = tag;
+  if (is_there(folder / "tokenizer.json") || is_there(folder / "tokenizer_config.json"))
+    use.code += "\n\nfrom transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained(FOLDER)";
+  return use;
+}
+
+// config.toml without the options that are not set, and without tables of which nothing is left.
+std::string set_options(const std::string& toml) {
+  std::string text, head;
+  for (size_t begin = 0; begin < toml.size();) {
+    const size_t end = std::min(toml.find('\n', begin), toml.size());
+    const std::string line = toml.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.empty() || line[0] == '#' || line.starts_with("started_in")) continue;
+    if (line[0] == '[') {
+      head = (text.empty() ? "" : "\n") + line + "\n";
+      continue;
+    }
+    text += std::exchange(head, "") + line + "\n";
+  }
+  return text;
+}
+
+// What a task has said of its figures in tables, such as their intervals, unless they are long.
+std::string small_tables(const fs::path& folder) {
+  constexpr size_t kMostRows = 40;
+  std::string text;
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().extension() == ".csv") files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    const std::vector<CsvRow> rows = csv_rows(read_file(file));
+    if (rows.size() < 2 || rows.size() > kMostRows) continue;
+    text += fmt::format("\n`{}`:\n\n", file.filename().string());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      text += fmt::format("| {} |\n", fmt::join(rows[i].cells, " | "));
+      for (size_t cell = 0; i == 0 && cell < rows[i].cells.size(); ++cell) text += "| --- ";
+      if (i == 0) text += "|\n";
+    }
+  }
+  return text;
+}
+
+std::string figures_of(const fs::path& run_dir) {
+  std::string text;
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(run_dir, none))
+    if (entry.path().filename().string().starts_with("evaluation-") && entry.path().extension() == ".json")
+      files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    const Json evaluation = read_json(file);
+    if (!evaluation.is_object() || !evaluation.value("figures", Json()).is_object()) continue;
+    text += fmt::format("\nSplit `{}`, {} samples, of the weights after step {}:\n\n| figure | value |\n| --- | --- |\n",
+                        file.stem().string().substr(std::string_view("evaluation-").size()),
+                        evaluation.value("samples", Json()).dump(), evaluation.value("step", Json()).dump());
+    for (const auto& [name, value] : evaluation["figures"].items())
+      text += fmt::format("| {} | {} |\n", name,
+                          value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : value.dump());
+    text += small_tables(run_dir / (file.stem().string() + "-files"));
+  }
+  return text;
+}
+
+}  // namespace
+
+void convert_export(const fs::path& folder, const config::ExportOptions& options, observe::Log& log) {
+  using safetensors::Dtype;
+  const bool as_written = options.dtype == "auto";
+  const Dtype dtype = options.dtype == "bf16"   ? Dtype::kBF16
+                      : options.dtype == "fp16" ? Dtype::kF16
+                                                : Dtype::kF32;
+  const std::string name = options.dtype == "bf16"   ? "bfloat16"
+                           : options.dtype == "fp16" ? "float16"
+                                                     : "float32";
+  const auto weights = files_below(folder, [](const fs::path& file) { return file.extension() == ".safetensors"; });
+  if (weights.empty() && !as_written)
+    throw Error(PL_ERROR_CONFIG, fmt::format("export.dtype = \"{}\": this task exports no safetensors files, which "
+                                             "alone can be converted: leave it out",
+                                             options.dtype));
+  safetensors::Rewritten all;
+  try {
+    for (const fs::path& file : weights) {
+      const safetensors::Rewritten one =
+          safetensors::rewrite(file, as_written ? std::nullopt : std::optional(dtype), options.shard_size * 1'000'000);
+      all.values += one.values;
+      all.rounded += one.rounded;
+      all.largest_change = std::max(all.largest_change, one.largest_change);
+    }
+  } catch (const safetensors::SafetensorsError& error) {
+    if (error.os_error() != 0) throw write_error(folder, error.os_error());
+    throw Error(PL_ERROR_CONFIG, fmt::format("export.dtype = \"{}\": {}", options.dtype, error.what()));
+  }
+  if (!as_written) {
+    for (const fs::path& file : files_below(folder, [](const fs::path& one) { return one.filename() == "config.json"; }))
+      say_dtype(file, name);
+    log.info(all.rounded == 0
+                 ? fmt::format("the weights are written in {}, none of them rounded", name)
+                 : fmt::format("the weights are written in {}: of {} values {} are rounded, by {:.2g} at most", name,
+                               observe::grouped(all.values), observe::grouped(all.rounded), all.largest_change));
+  }
+  const auto shards = files_below(folder, [](const fs::path& file) {
+    return file.extension() == ".safetensors" && file.filename().string().starts_with("model-");
+  });
+  if (!shards.empty())
+    log.info(fmt::format("the weights are in {} files of at most {} MB (export.shard_size)", shards.size(),
+                         options.shard_size));
+}
+
+void write_model_card(const fs::path& folder, const ModelCard& card) {
+  if (is_there(folder / "README.md")) return;
+  const Use use = use_of(folder);
+  std::string text = "---\n# license: add yours; that of the base model, if there is one, limits it\n";
+  if (!use.library.empty()) text += "library_name: " + use.library + "\n";
+  if (!use.tag.empty()) text += "pipeline_tag: " + use.tag + "\n";
+  if (!card.bases.empty()) {
+    text += "base_model:\n";
+    for (const std::string& base : card.bases) text += "- " + Json(fs::path(base).filename().string()).dump() + "\n";
+  }
+  text += "---\n\n# " + card.name + "\n\n" + fmt::format("Task {}; the weights are those of {}.\n", card.task, card.weights);
+  if (!use.code.empty()) {
+    std::string code = use.code;
+    for (size_t at = 0; (at = code.find("FOLDER")) != std::string::npos;) code.replace(at, 6, "\".\"");
+    text += "\n## Loading it\n\n```python\n" + code + "\n```\n";
+  }
+  text += "\n## Where it comes from\n\n| | |\n| --- | --- |\n";
+  for (const std::string& base : card.bases) text += fmt::format("| base | `{}` |\n", base);
+  if (!card.data.empty()) text += fmt::format("| data | {} |\n", card.data);
+  if (!card.data_fingerprint.empty()) text += fmt::format("| its content's hash | `{}` |\n", card.data_fingerprint);
+  if (const std::string figures = figures_of(card.run_dir); !figures.empty()) text += "\n## Figures\n" + figures;
+  if (const fs::path config = card.run_dir / "config.toml"; is_there(config))
+    text += "\n## Options\n\n```toml\n" + set_options(read_file(config)) + "```\n";
+  write_atomically(folder / "README.md", text);
+}
+
+}  // namespace pipeline::train
