@@ -1,5 +1,5 @@
-// The verbs that hand a model over to other programs. Python does the work, with the packages of those programs:
-// core/handover/.
+// The verbs that hand a model over to other programs. Python does the work, with the packages of those
+// programs: core/handover/.
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -21,16 +21,20 @@ namespace fs = std::filesystem;
 
 // Runs a script of core/handover/ in the user's Python and returns its exit code.
 int run_script(const std::string& script, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command{default_interpreter(), program().prefix / "lib/pipeline/handover" / script};
+  std::vector<std::string> command{default_interpreter(),
+                                   program().prefix / "lib/pipeline/handover" / script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   pid_t child = -1;
-  if (const int error = ::posix_spawnp(&child, words.front(), nullptr, nullptr, words.data(), environ); error != 0)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{} cannot be started: {}; name a Python with PIPELINE_PYTHON, or activate its environment",
-                            command.front(), std::strerror(error)));
+  if (const int error = ::posix_spawnp(&child, words.front(), nullptr, nullptr, words.data(), environ);
+      error != 0)
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format(
+            "{} cannot be started: {}; name a Python with PIPELINE_PYTHON, or activate its environment",
+            command.front(), std::strerror(error)));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -43,9 +47,11 @@ int verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint
   const config::Config config = args.load();
   fs::path folder = verb_args.output;
   if (folder.empty()) folder = train::result_folder(config) / "export";
-  std::vector<std::string> words{"--program", program().prefix / "bin/pipeline", "--folder", as_shown(folder),
-                                 "--samples", std::to_string(samples), "--checkpoint", verb_args.checkpoint,
-                                 "--", args.file};
+  std::vector<std::string> words{"--program",    program().prefix / "bin/pipeline",
+                                 "--folder",     as_shown(folder),
+                                 "--samples",    std::to_string(samples),
+                                 "--checkpoint", verb_args.checkpoint,
+                                 "--",           args.file};
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
@@ -75,18 +81,22 @@ void add_gguf(CLI::App& app, Action& action) {
       ->check(CLI::IsMember(kGgufTypes))
       ->capture_default_str();
   verb->add_option("--output", args->output, "default: NAME-TYPE.gguf in the folder")->type_name("FILE");
-  verb->add_option("--pre", args->pre,
-                   "how the tokenizer cuts texts, by llama.cpp's name, where it is not known from tokenizer.json")
+  verb->add_option(
+          "--pre", args->pre,
+          "how the tokenizer cuts texts, by llama.cpp's name, where it is not known from tokenizer.json")
       ->type_name("NAME");
-  verb->add_option("--base", args->base, "of an adapter: its model's folder, if it is not where the adapter says")
+  verb->add_option("--base", args->base,
+                   "of an adapter: its model's folder, if it is not where the adapter says")
       ->type_name("FOLDER");
   verb->footer(
-      "Example:\n  pipeline gguf runs/chat/export --type q8_0\n\nIt runs in Python (PIPELINE_PYTHON, the active "
+      "Example:\n  pipeline gguf runs/chat/export --type q8_0\n\nIt runs in Python (PIPELINE_PYTHON, the "
+      "active "
       "environment's, or python3), with the package gguf. Other\ntypes, such as q4_k_m, are made of f16 by "
       "llama.cpp's own llama-quantize.");
   when_chosen(*verb, action, [=] {
     std::vector<std::string> words{args->folder, "--type", args->type};
-    for (const auto& [option, value] : {std::pair("--output", args->output), {"--pre", args->pre}, {"--base", args->base}})
+    for (const auto& [option, value] :
+         {std::pair("--output", args->output), {"--pre", args->pre}, {"--base", args->base}})
       if (!value.empty()) words.insert(words.end(), {option, value});
     return run_script("gguf_file.py", words);
   });
@@ -97,14 +107,15 @@ void add_verify(CLI::App& app, Action& action) {
   auto verb_args = std::make_shared<train::VerbArgs>();
   auto output = std::make_shared<std::string>();
   auto samples = std::make_shared<uint64_t>(4);
-  CLI::App* verb =
-      app.add_subcommand("verify", "Compares an exported language model with the run's, in the programs that load it");
+  CLI::App* verb = app.add_subcommand(
+      "verify", "Compares an exported language model with the run's, in the programs that load it");
   args->add_to(*verb);
   add_checkpoint(*verb, *verb_args);
   verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
       ->type_name("val|test")
       ->check(CLI::IsMember({"val", "test"}));
-  verb->add_option("--export", *output, "what was exported; default: export in the run folder")->type_name("FOLDER");
+  verb->add_option("--export", *output, "what was exported; default: export in the run folder")
+      ->type_name("FOLDER");
   verb->add_option("--samples", *samples, "of the split, that are compared")
       ->type_name("N")
       ->check(at_least(1))
@@ -113,7 +124,8 @@ void add_verify(CLI::App& app, Action& action) {
       "Example:\n  pipeline export configs/chat.toml\n  pipeline verify configs/chat.toml\n\nCompared are "
       "log-probabilities, greedy answers, where they end, and the tokens of the chat template: with\n"
       "transformers or peft, and for each .gguf file in the folder with gguf and llama-cpp-python, as far as "
-      "Python\nhas them (PIPELINE_PYTHON, the active environment's, or python3). Exit codes: 0 the same, 1 not.");
+      "Python\nhas them (PIPELINE_PYTHON, the active environment's, or python3). Exit codes: 0 the same, 1 "
+      "not.");
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
     return verify_export(*args, *verb_args, *samples);

@@ -88,6 +88,7 @@ int run(std::vector<std::string> arguments) {
   cli::add_gguf(app, action);
   cli::add_verify(app, action);
   cli::add_compare(app, action);
+  cli::add_sweep(app, action);
   cli::add_report(app, action);
   cli::add_csv(app, action);
   cli::add_status(app, action);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -49,60 +50,106 @@ uint64_t steps_done(const fs::path& folder) {
   return at == std::string::npos ? 0 : std::strtoull(tail.c_str() + at + kStep.size(), nullptr, 10);
 }
 
-// Runs the trial to `until`, or to its end if that is 0. False if a signal ended it.
-bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe::Console& console,
-              const std::string& what) {
-  if (until > 0 && steps_done(trial.folder) >= until) return true;
-  on_disk("choose another --dir", [&] { fs::create_directories(trial.folder.parent_path()); });
-  const std::string log = trial.folder.string() + ".log";
-  const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!output) throw write_error(log, errno, "choose another --dir");
-  std::vector<std::string> command = program().command;
-  command.emplace_back("run");
-  command.insert(command.end(), trial.arguments.begin(), trial.arguments.end());
-  const launch::Variables environment = launch::own_variables();
-  const pid_t child = launch::start_process(
-      {.command = command, .environment = environment, .output = output.fd(), .signals = signals});
-  bool stopping = false, signalled = false;
-  int status = 0;
-  while (::waitpid(child, &status, WNOHANG) == 0) {
+// A part of a trial, in a process of its own.
+class Part {
+ public:
+  // Runs the trial to `until`, or to its end if that is 0.
+  Part(Trial& trial, uint64_t until, launch::Variables environment, launch::SignalPipe& signals)
+      : trial_(trial), until_(until), log_(trial.folder.string() + ".log") {
+    on_disk("choose another --dir", [&] { fs::create_directories(trial.folder.parent_path()); });
+    const Descriptor output(::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!output) throw write_error(log_, errno, "choose another --dir");
+    std::vector<std::string> command = program().command;
+    command.emplace_back("run");
+    command.insert(command.end(), trial.arguments.begin(), trial.arguments.end());
+    child_ = launch::start_process(
+        {.command = command, .environment = environment, .output = output.fd(), .signals = signals});
+  }
+
+  // Stops it when it has come far enough. False: it has ended.
+  bool goes_on() {
+    if (::waitpid(child_, &status_, WNOHANG) != 0) return false;
+    if (until_ > 0 && !stopping_ && steps() >= until_) {
+      stopping_ = true;
+      ::kill(child_, SIGTERM);
+    }
+    return true;
+  }
+  void pass_on(int signal) {
+    signalled_ = true;
+    ::kill(child_, signal);
+  }
+  // Keeps in the trial how it has ended, and returns it for people.
+  std::string end() {
+    trial_.code = launch::code_of(launch::judge(status_));
+    // The trial did as it was told, or was done before it was told.
+    const bool as_told = trial_.code == launch::kExitSaved ||
+                         (stopping_ && report::state_of(trial_.folder) == report::RunState::finished);
+    if (as_told && !signalled_) trial_.code = 0;
+    if (trial_.code == 0) return fmt::format("at step {}", steps());
+    trial_.problem = fmt::format("{}; see {}", launch::describe_end(status_, 0), log_);
+    return fmt::format("{}; the end of it:\n{}", trial_.problem, last_line(log_));
+  }
+  uint64_t steps() const { return steps_done(trial_.folder); }
+  const Trial& trial() const { return trial_; }
+
+ private:
+  Trial& trial_;
+  uint64_t until_;
+  std::string log_;
+  pid_t child_ = -1;
+  int status_ = 0;
+  bool stopping_ = false, signalled_ = false;
+};
+
+}  // namespace
+
+bool run_parts(const std::vector<Trial*>& trials, uint64_t until, const std::vector<std::string>& places,
+               const std::string& what, observe::Console& console) {
+  launch::SignalPipe signals;
+  std::vector<std::unique_ptr<Part>> running(places.size());
+  bool signalled = false;
+  for (size_t next = 0;;) {
+    for (size_t place = 0; place < places.size(); ++place) {
+      while (!running[place] && !signalled && next < trials.size()) {
+        Trial& trial = *trials[next++];
+        if (until > 0 && steps_done(trial.folder) >= until) continue;
+        launch::Variables environment = launch::own_variables();
+        if (!places[place].empty()) environment["CUDA_VISIBLE_DEVICES"] = places[place];
+        running[place] = std::make_unique<Part>(trial, until, std::move(environment), signals);
+      }
+    }
+    const auto first = std::ranges::find_if(running, [](const auto& part) { return part != nullptr; });
+    if (first == running.end()) break;
     pollfd ready{.fd = signals.descriptor(), .events = POLLIN, .revents = 0};
     ::poll(&ready, 1, kLookMilliseconds);
     for (const int signal : signals.take()) {
       if (signal == SIGCHLD) continue;
       signalled = true;
-      ::kill(child, signal);
+      for (const auto& part : running)
+        if (part) part->pass_on(signal);
     }
-    const uint64_t done = steps_done(trial.folder);
-    console.progress(what + ", steps", done, trial.steps);
-    if (until == 0 || done < until || stopping) continue;
-    stopping = true;
-    ::kill(child, SIGTERM);
+    const auto count = std::ranges::count_if(running, [](const auto& part) { return part != nullptr; });
+    console.progress(fmt::format("{}, {}{}, steps", what, (*first)->trial().name,
+                                 count > 1 ? fmt::format(" and {} more", count - 1) : ""),
+                     (*first)->steps(), (*first)->trial().steps);
+    for (auto& part : running) {
+      if (!part || part->goes_on()) continue;
+      console.status({});
+      console.line(fmt::format("{}, {}: {}", what, part->trial().name, part->end()));
+      part.reset();
+    }
   }
-  console.status({});
-  trial.code = launch::code_of(launch::judge(status));
-  // The trial did as it was told, or was done before it was told.
-  const bool as_told = trial.code == launch::kExitSaved ||
-                       (stopping && report::state_of(trial.folder) == report::RunState::finished);
-  if (as_told && !signalled) trial.code = 0;
-  if (trial.code != 0) trial.problem = fmt::format("{}; see {}", launch::describe_end(status, 0), log);
-  console.line(what + ": " +
-               (trial.code == 0 ? fmt::format("at step {}", steps_done(trial.folder))
-                                : fmt::format("{}; the end of it:\n{}", trial.problem, last_line(log))));
   return !signalled;
 }
 
-}  // namespace
-
 bool run_in_turns(std::vector<Trial>& trials, unsigned rounds, observe::Console& console) {
-  launch::SignalPipe signals;
   for (unsigned round = 1; round <= rounds; ++round)
     for (Trial& trial : trials) {
       const bool last = round == rounds;
       if (trial.code != 0 || (!last && trial.steps == 0)) continue;
-      const uint64_t until = last ? 0 : trial.steps * round / rounds;
-      if (!run_part(trial, until, signals, console,
-                    fmt::format("round {}/{}, {}", round, rounds, trial.name)))
+      if (!run_parts({&trial}, last ? 0 : trial.steps * round / rounds, {""},
+                     fmt::format("round {}/{}", round, rounds), console))
         return false;
     }
   return true;

@@ -125,6 +125,7 @@ void add_export(CLI::App& app, Action& action);
 void add_gguf(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
+void add_sweep(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_csv(CLI::App& app, Action& action);
 void add_status(CLI::App& app, Action& action);

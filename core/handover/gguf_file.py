@@ -199,6 +199,8 @@ def add_hyperparameters(writer, wanted):
         file.add_rope_scaling_orig_ctx_len(original)
         file.add_sliding_window(config.get("sliding_window") or 0)
         if kind == "longrope":
+            print(f"llama.cpp has one set of positions for a context, long where it is set (-c) to more than {original} tokens, and this model "
+                  "one for each text: for short texts keep the context short")
             scale = config["max_position_embeddings"] / original
             file.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0)
             for length in ("long", "short"):
@@ -346,7 +348,7 @@ def write_adapter(folder, output, wanted, base):
         raise Problem(f"{folder}: its base model {base!r} is no folder here: give it with --base, for its config.json")
     if adapter.get("use_dora") or adapter.get("modules_to_save") or adapter.get("rank_pattern") or adapter.get("alpha_pattern"):
         raise Problem(f"{folder}: DoRA, modules_to_save and patterns of ranks have no form in a GGUF adapter: export the whole model "
-                      "(task.language.lora.export = \"merged\") and convert that")
+                      "(task.language.lora.merge = true) and convert that")
     config = read_json(pathlib.Path(base, "config.json"))
     family = family_of(config, base)
     writer = Writer(output, config, family)

@@ -23,6 +23,88 @@ bool is_of_plugin(std::string_view key) {
   return key.starts_with("strategy.") || key.starts_with("backend.") || key.starts_with("task.");
 }
 
+// Whether runs with different values of it are not meant to have the same losses.
+bool decides(std::string_view key) {
+  constexpr std::string_view kOfTheMachine[] = {"strategy.",
+                                                "backend.",
+                                                "plugins.",
+                                                "launch.",
+                                                "observe.",
+                                                "checkpoint.",
+                                                "evaluate.",
+                                                "export.",
+                                                "stage.",
+                                                "run.device",
+                                                "run.reproducible",
+                                                "run.dir",
+                                                "run.name",
+                                                "run.cache_dir",
+                                                "loader.workers",
+                                                "loader.processes",
+                                                "loader.prefetch",
+                                                "loader.pin_memory",
+                                                "train.micro_batch",
+                                                "train.accumulation_steps",
+                                                "train.activation_checkpointing",
+                                                "train.precision",
+                                                "train.frozen_precision",
+                                                "train.max_"};
+  return std::ranges::none_of(kOfTheMachine, [&](std::string_view start) { return key.starts_with(start); });
+}
+
+std::string deciding_differences(const RunRecord& run, const RunRecord& reference) {
+  std::string keys;
+  for (const auto& [key, value] : run.options) {
+    const auto other = reference.options.find(key);
+    if (other == reference.options.end() || other->second == value || !decides(key)) continue;
+    keys += (keys.empty() ? "" : ", ") + key;
+  }
+  return keys;
+}
+
+std::string shown(const RunRecord::Best& best) {
+  return fmt::format("{} {:.6g} at step {}", best.metric, best.value, best.step);
+}
+
+// Which runs are better, where some have other options: by their best evaluations, or else by their last
+// losses.
+std::string ranked(const Comparison& comparison, bool is_brief) {
+  struct Place {
+    std::string name, shown;
+    double value;
+  };
+  std::vector<Place> places;
+  std::optional<RunRecord::Best> by;
+  bool all_evaluated = true, has_others = false;
+  for (size_t i = 0; i < comparison.runs.size(); ++i) {
+    has_others |= comparison.verdicts[i].kind == LossVerdict::Kind::other;
+    const auto best = comparison.runs[i].best();
+    if (!by) by = best;
+    all_evaluated &= best && best->metric == by->metric;
+  }
+  if (!has_others) return "";
+  for (const RunRecord& run : comparison.runs) {
+    if (run.made != RunRecord::Made::yes || run.training.steps.empty()) continue;
+    const std::vector<double>* const loss = run.training.find("loss");
+    if (all_evaluated)
+      places.push_back(
+          {run.name, shown(*run.best()), by->higher_is_better ? -run.best()->value : run.best()->value});
+    else if (loss != nullptr)
+      places.push_back({run.name, fmt::format("last loss {:.6g}", loss->back()), loss->back()});
+  }
+  // What is no number comes last.
+  std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
+    return std::isnan(a.value) || std::isnan(b.value) ? !std::isnan(a.value) && std::isnan(b.value)
+                                                      : a.value < b.value;
+  });
+  if (places.empty()) return "";
+  if (is_brief) return fmt::format("Best: {} ({}).", places[0].name, places[0].shown);
+  std::string text = "Best first:";
+  for (size_t i = 0; i < places.size(); ++i)
+    text += fmt::format("{} {} ({})", i == 0 ? "" : ",", places[i].name, places[i].shown);
+  return text + ".";
+}
+
 double relative_difference(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
@@ -103,6 +185,8 @@ std::string describe(const LossVerdict& verdict) {
                            *verdict.first_beyond);
       return fmt::format("DIFFERS: by {:.1e} at step {}, beyond the tolerance from step {}",
                          verdict.difference, verdict.largest_at, *verdict.first_beyond);
+    case LossVerdict::Kind::other:
+      return "another run: " + verdict.other;
     case LossVerdict::Kind::nothing_in_common:
       return "NOT COMPARED: no step with a loss in both";
   }
@@ -112,16 +196,22 @@ std::string describe(const LossVerdict& verdict) {
 Comparison compare(std::vector<RunRecord> runs, double tolerance) {
   std::ranges::stable_sort(runs, {}, &RunRecord::made);
   Comparison comparison{.tolerance = tolerance, .runs = std::move(runs)};
-  for (size_t i = 0; i < comparison.runs.size(); ++i)
-    comparison.verdicts.push_back(
-        i == 0 ? LossVerdict{}
-               : compare_losses(comparison.runs[i].training, comparison.runs[0].training, tolerance));
+  for (size_t i = 0; i < comparison.runs.size(); ++i) {
+    LossVerdict& verdict = comparison.verdicts.emplace_back();
+    if (i == 0) continue;
+    verdict = compare_losses(comparison.runs[i].training, comparison.runs[0].training, tolerance);
+    verdict.other = deciding_differences(comparison.runs[i], comparison.runs[0]);
+    if (!verdict.other.empty() && !verdict.is_same()) verdict.kind = LossVerdict::Kind::other;
+  }
   return comparison;
 }
 
 Comparison read_stages(const std::filesystem::path& folder) {
   Comparison stages;
-  for (const std::filesystem::path& stage : run_folders(folder)) {
+  std::vector<std::filesystem::path> folders = find_stages(folder);
+  if (folders.empty() && has_results(folder)) folders = {folder};  // of predict or evaluate alone
+  if (folders.empty()) folders = run_folders(folder);              // which says what is wrong
+  for (const std::filesystem::path& stage : folders) {
     stages.runs.push_back(read_run(stage, stage.lexically_normal().filename().string()));
     stages.verdicts.emplace_back();
   }
@@ -177,27 +267,31 @@ std::vector<Comparison::Difference> Comparison::differences() const {
   return result;
 }
 
-std::string conclusion(const Comparison& comparison) {
+std::string conclusion(const Comparison& comparison, bool is_brief) {
   size_t made = 0;
   bool same = true;
   std::vector<std::string> failed;
   for (size_t i = 0; i < comparison.runs.size(); ++i) {
     if (comparison.runs[i].made == RunRecord::Made::failed) failed.push_back(comparison.runs[i].name);
-    if (comparison.runs[i].made != RunRecord::Made::yes) continue;
+    if (comparison.runs[i].made != RunRecord::Made::yes ||
+        comparison.verdicts[i].kind == LossVerdict::Kind::other)
+      continue;
     ++made;
     same &= comparison.is_same(i);
   }
-  std::string text = made < 2 ? "NOT COMPARED: there are no two runs with losses."
+  const std::string order = ranked(comparison, is_brief);
+  std::string text = made < 2 ? order.empty() ? "NOT COMPARED: there are no two runs with losses." : order
                               : fmt::format("The losses{} are {}the same (tolerance {:g}, relative).",
                                             failed.empty() ? "" : " of the runs that did not fail",
                                             same ? "" : "NOT ", comparison.tolerance);
+  if (made >= 2 && !order.empty()) text += "\n" + order;
   if (!failed.empty()) text += fmt::format("\nFailed: {}.", fmt::join(failed, ", "));
   return text;
 }
 
 std::string table(const Comparison& comparison) {
   std::vector<std::vector<std::string>> rows{
-      {"run", "steps", "last loss", "per second", "speed", "efficiency", "memory a rank", "loss"}};
+      {"run", "steps", "last loss", "best", "per second", "speed", "efficiency", "memory a rank", "loss"}};
   for (size_t i = 0; i < comparison.runs.size(); ++i) {
     const RunRecord& run = comparison.runs[i];
     const std::vector<double>* const loss = run.training.find("loss");
@@ -207,7 +301,7 @@ std::string table(const Comparison& comparison) {
     rows.push_back({run.name,
                     has_steps ? std::to_string(run.last_step()) + (run.finished ? "" : " so far") : "",
                     loss == nullptr || loss->empty() ? "" : fmt::format("{:.6g}", loss->back()),
-                    rate > 0 ? observe::human_count(rate) : "",
+                    run.best() ? shown(*run.best()) : "", rate > 0 ? observe::human_count(rate) : "",
                     rate > 0 && reference > 0 ? fmt::format("{:.2f}x", rate / reference) : "",
                     efficiency ? fmt::format("{:.0f}%", 100 * *efficiency) : "",
                     run.peak_host_memory() > 0 ? observe::human_bytes(run.peak_host_memory()) : "",

@@ -12,7 +12,8 @@ namespace pipeline::report {
 
 // One run's loss against the reference's, over the steps that both have.
 struct LossVerdict {
-  enum class Kind { reference, equal, within, differs, nothing_in_common };
+  // other: they differ, and are not meant to be the same, as options differ that decide what is learnt.
+  enum class Kind { reference, equal, within, differs, other, nothing_in_common };
 
   Kind kind = Kind::reference;
   uint64_t steps = 0;  // compared
@@ -24,6 +25,7 @@ struct LossVerdict {
   double loss_there = 0, reference_there = 0;
   std::optional<uint64_t> first;         // step that is not equal to the bit
   std::optional<uint64_t> first_beyond;  // step that is outside the tolerance
+  std::string other;                     // those options: "optimizer.lr, run.seed"
 
   bool is_same() const { return kind != Kind::differs && kind != Kind::nothing_in_common; }
 };
@@ -60,8 +62,9 @@ Comparison compare(std::vector<RunRecord> runs, double tolerance);
 // The run in a folder, or its stages, each for itself.
 Comparison read_stages(const std::filesystem::path& folder);
 
-// "The losses are the same (tolerance 0.001, relative).", and in a line of its own which runs have failed.
-std::string conclusion(const Comparison& comparison);
+// "The losses are the same (tolerance 0.001, relative).", in a line of its own which of runs with other
+// options are better, and in one which have failed.
+std::string conclusion(const Comparison& comparison, bool is_brief = false);
 
 // For the console: a line per run, what differs, and what follows from it.
 std::string table(const Comparison& comparison);

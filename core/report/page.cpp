@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <optional>
+#include <sstream>
+
+#include <sys/stat.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +15,7 @@
 #include "core/base/csv.hpp"
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
+#include "core/observe/format.hpp"
 
 namespace pipeline::report {
 namespace {
@@ -111,12 +116,127 @@ void add_evaluations(const RunRecord& run, std::vector<Json>& panels) {
   }
 }
 
+// "2026-11-30 11:39" where this machine is.
+std::string date_of(const fs::path& file) {
+  struct stat of {};
+  std::tm local{};
+  if (::stat(file.c_str(), &of) != 0 || ::localtime_r(&of.st_mtime, &local) == nullptr) return "";
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
+                     local.tm_hour, local.tm_min);
+}
+
+// What people look for first: a row for each fact, a column for each run.
+Json overview(const Comparison& comparison) {
+  std::vector<std::vector<std::string>> rows{{""}};
+  const auto row_of = [&](const std::string& head) -> std::vector<std::string>& {
+    const auto found = std::ranges::find(rows, head, [](const auto& row) { return row.front(); });
+    if (found != rows.end()) return *found;
+    return rows.emplace_back(std::vector<std::string>{head});
+  };
+  for (size_t i = 0; i < comparison.runs.size(); ++i) {
+    const RunRecord& run = comparison.runs[i];
+    const auto tell = [&](const std::string& head, std::string text) {
+      if (text.empty()) return;
+      std::vector<std::string>& row = row_of(head);
+      row.resize(i + 1);
+      row.push_back(std::move(text));
+    };
+    const auto told = [&](const char* key) {
+      const Json value = run.summary.is_object() ? run.summary.value(key, Json()) : Json();
+      return value.is_string()            ? value.get<std::string>()
+             : value.is_number_unsigned() ? observe::grouped(value.get<uint64_t>())
+                                          : std::string();
+    };
+    rows.front().push_back(run.name);
+    if (!run.training.steps.empty()) {
+      const std::vector<double>* const loss = run.training.find("loss");
+      tell("state",
+           fmt::format("{} at step {}", name_of(state_of(run.path)), observe::grouped(run.last_step())));
+      if (loss != nullptr) tell("last training loss", fmt::format("{:.6g}", loss->back()));
+    }
+    if (const auto best = run.best()) {
+      const std::string checkpoint = fmt::format("checkpoints/step-{:08}", best->step);
+      std::string figures;
+      for (size_t at = 0; at < run.evaluations.steps.size(); ++at)
+        for (const auto& [name, values] : run.evaluations.figures)
+          if (run.evaluations.steps[at] == best->step && !is_missing(values[at]) && name != "seconds" &&
+              name != "samples")
+            figures += fmt::format("{}{} {:.6g}", figures.empty() ? "" : ", ", name, values[at]);
+      tell("best evaluation",
+           fmt::format(
+               "{} {:.6g} after step {}{}", best->metric, best->value, observe::grouped(best->step),
+               is_there(run.path / checkpoint) ? ": " + checkpoint : ", whose checkpoint is not kept"));
+      tell("all of its figures", figures);
+    }
+    tell("task", told("task"));
+    tell("parameters",
+         told("parameters") == told("trainable_parameters") || told("parameters").empty()
+             ? told("parameters")
+             : told("parameters") + ", of which " + told("trainable_parameters") + " are trained");
+    tell("batch", told("global_batch").empty() ? "" : told("global_batch") + " samples");
+    tell("device", told("device"));
+    tell("processes", told("processes"));
+    tell("precision", told("precision"));
+    if (run.throughput() > 0)
+      tell("speed", fmt::format("{} {}/s", observe::human_count(run.throughput()), run.throughput_unit()));
+    if (run.summary.is_object() && run.summary.value("seconds", Json()).is_number())
+      tell("time", observe::human_duration(run.summary["seconds"].get<double>()));
+    tell("began", date_of(run.path / "config.toml"));
+    tell("last written", date_of(run.path / "metrics.jsonl"));
+    tell("configuration", is_there(run.path / "config.toml") ? (run.path / "config.toml").string() : "");
+  }
+  for (auto& row : rows) row.resize(comparison.runs.size() + 1);
+  return rows.size() > 1 ? Json(rows) : Json::array();
+}
+
+// The answers that the log has shown with the last evaluation.
+std::optional<Json> shown_answers(const RunRecord& run) {
+  const fs::path file = run.path / "train.log";
+  std::error_code none;
+  if (!is_there(file) || fs::file_size(file, none) > kMostBytes || none) return std::nullopt;
+  constexpr std::string_view kLevel = " info ";
+  std::istringstream log(read_file(file));
+  std::string head, text;
+  bool is_within = false;
+  for (std::string line; std::getline(log, line);) {
+    const size_t level = line.find(kLevel);
+    const bool begins = level != std::string::npos && level < 30;
+    const std::string said = begins ? line.substr(level + kLevel.size()) : line;
+    if (begins && said.starts_with("evaluation ")) {
+      head = said.substr(0, said.find(':'));
+      text.clear();
+      is_within = true;
+    } else if (is_within && (!begins || said.starts_with("  "))) {
+      text += said + "\n";
+    } else {
+      is_within = false;
+    }
+  }
+  if (text.empty()) return std::nullopt;
+  return Json{
+      {"title", fmt::format("{}: shown at the {}", run.name, head)}, {"kind", "text"}, {"content", text}};
+}
+
+std::optional<Json> configuration(const RunRecord& run) {
+  std::vector<std::vector<std::string>> rows{{"option", "value"}};
+  for (const auto& [key, value] : run.options)
+    if (!value.empty()) rows.push_back({key, value});
+  if (rows.size() == 1) return std::nullopt;
+  return Json{{"title", run.name + ": configuration"},
+              {"kind", "table"},
+              {"rows", std::move(rows)},
+              {"more", 0},
+              {"folded", true}};
+}
+
 // Predictions may have files for each of many samples: the pictures of the first few are shown, and none of
 // their tables.
 void add_predictions(const RunRecord& run, std::vector<Json>& panels) {
   constexpr size_t kMostPictures = 12;
   for (const fs::path& file : sorted_entries(run.path)) {
-    if (file.extension() != ".csv") continue;
+    if (file.extension() != ".csv" || file.filename() == "metrics.csv" || file.filename() == "eval.csv")
+      continue;
+    if (auto panel = side_panel(run.name, file)) panels.push_back(std::move(*panel));
     std::vector<fs::path> pictures = sorted_entries(run.path / (file.stem().string() + "-files"));
     std::erase_if(pictures, [](const fs::path& side) {
       return side.extension() != ".svg" && side.extension() != ".png";
@@ -166,6 +286,7 @@ Json to_json(const Comparison& comparison, size_t i) {
   json["last_step"] = run.last_step();
   json["last_loss"] = last_loss(run);
   json["throughput"] = run.throughput();
+  json["unit"] = run.throughput_unit();
   json["memory"] = run.peak_host_memory();
   json["processes"] = run.processes();
   const auto efficiency = comparison.efficiency(i);
@@ -242,9 +363,11 @@ std::string with_data(const Json& data, const std::string& title) {
 std::vector<Json> panels_of(const RunRecord& run) {
   std::vector<Json> panels;
   if (!fs::is_directory(run.path)) return panels;
+  if (auto panel = shown_answers(run)) panels.push_back(std::move(*panel));
   if (auto panel = changes(run)) panels.push_back(std::move(*panel));
   add_evaluations(run, panels);
   add_predictions(run, panels);
+  if (auto panel = configuration(run)) panels.push_back(std::move(*panel));
   return panels;
 }
 
@@ -279,7 +402,8 @@ Json page_data(const Comparison& comparison, const std::string& title, bool comp
             {"compared", compared},
             {"same", compared && comparison.all_same()},
             {"runs", Json::array()}};
-  data["verdict"] = compared ? conclusion(comparison) : problems_of(comparison);
+  data["overview"] = compared ? Json::array() : overview(comparison);
+  data["verdict"] = compared ? conclusion(comparison, /*is_brief=*/true) : problems_of(comparison);
   data["differences"] = Json::array();
   data["panels"] = Json::array();
   for (size_t i = 0; i < comparison.runs.size(); ++i) {

@@ -169,11 +169,15 @@ Json read_summary(const fs::path& file) {
   return summary;
 }
 
+std::string_view RunRecord::throughput_unit() const {
+  const std::vector<double>* const tokens = training.find("tokens");
+  return tokens != nullptr && median(*tokens) > 0 ? "tokens" : "samples";
+}
+
 double RunRecord::throughput() const {
-  const std::vector<double>*seconds = training.find("seconds"), *tokens = training.find("tokens"),
-        *samples = training.find("samples");
+  const std::vector<double>* const seconds = training.find("seconds");
   if (seconds == nullptr) return 0;
-  const std::vector<double>* const done = tokens != nullptr && median(*tokens) > 0 ? tokens : samples;
+  const std::vector<double>* const done = training.find(std::string(throughput_unit()));
   if (done == nullptr) return 0;
   std::vector<double> rates;
   for (size_t i = 0; i < seconds->size(); ++i)
@@ -230,12 +234,23 @@ std::optional<RunRecord::DeviceUse> RunRecord::device_use() const {
   return use;
 }
 
+bool has_results(const fs::path& folder) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename(), kind = entry.path().extension();
+    if (name.starts_with("evaluation-") && kind == ".json") return true;
+    if (kind == ".csv" && name != "metrics.csv" && name != "eval.csv") return true;
+  }
+  return false;
+}
+
 bool has_steps(const fs::path& folder) { return is_there(folder / "metrics.jsonl"); }
 
 RunRecord read_run(const fs::path& folder, std::string name) {
-  if (!has_steps(folder))
+  if (!has_steps(folder) && !has_results(folder))
     throw Error(PL_ERROR_CONFIG, folder.string() + ": is no run: it has no metrics.jsonl");
-  RunRecord run{.name = std::move(name), .path = folder, .training = read_curve(folder / "metrics.jsonl")};
+  RunRecord run{.name = std::move(name), .path = folder};
+  if (has_steps(folder)) run.training = read_curve(folder / "metrics.jsonl");
   const fs::path evaluations = folder / "eval.jsonl", config = folder / "config.toml",
                  summary = folder / "summary.json";
   if (is_there(evaluations)) run.evaluations = read_curve(evaluations);

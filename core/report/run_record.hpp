@@ -76,8 +76,9 @@ struct RunRecord {
   // Tokens, or else samples, in a second: the median over the steps, which starts and other work on the
   // machine do not move.
   double throughput() const;
-  uint64_t peak_host_memory() const;  // bytes, of the rank with most; 0: not known
-  uint64_t processes() const;         // 0: not known
+  std::string_view throughput_unit() const;  // "tokens" or "samples"
+  uint64_t peak_host_memory() const;         // bytes, of the rank with most; 0: not known
+  uint64_t processes() const;                // 0: not known
 
   // The best evaluation so far, by evaluate.best_metric.
   struct Best {
@@ -106,6 +107,8 @@ struct RunRecord {
   std::optional<DeviceUse> device_use() const;  // nullopt: not known
 };
 
+// Whether evaluations or predictions have left results there.
+bool has_results(const std::filesystem::path& folder);
 // Whether it is the folder of a run, or of a stage of it, that has begun to train.
 bool has_steps(const std::filesystem::path& folder);
 
@@ -141,6 +144,7 @@ bool comes_before(const std::filesystem::path& a, const std::filesystem::path& b
 // was killed; what was not saved will be done again. diverged: diverged.txt says how.
 enum class RunState { begun, running, finished, diverged, stopped, cut_off };
 
+std::string_view name_of(RunState state);  // "cut off"
 RunState state_of(const std::filesystem::path& folder);
 
 // "step-00000100"; empty: there is none.

@@ -42,24 +42,6 @@ bool is_locked(const fs::path& lock) {
   return false;
 }
 
-std::string_view name_of(RunState state) {
-  switch (state) {
-    case RunState::begun:
-      return "begun";
-    case RunState::running:
-      return "running";
-    case RunState::finished:
-      return "finished";
-    case RunState::diverged:
-      return "diverged";
-    case RunState::stopped:
-      return "stopped";
-    case RunState::cut_off:
-      return "cut off";
-  }
-  return "";
-}
-
 // What the end of a run's record and its summary say; nullopt: it has not come to its first step.
 std::optional<RunRecord> read(const fs::path& folder) {
   if (!has_steps(folder)) return std::nullopt;
@@ -91,6 +73,24 @@ std::string ago(fs::file_time_type time) {
 }
 
 }  // namespace
+
+std::string_view name_of(RunState state) {
+  switch (state) {
+    case RunState::begun:
+      return "begun";
+    case RunState::running:
+      return "running";
+    case RunState::finished:
+      return "finished";
+    case RunState::diverged:
+      return "diverged";
+    case RunState::stopped:
+      return "stopped";
+    case RunState::cut_off:
+      return "cut off";
+  }
+  return "";
+}
 
 RunState state_of(const fs::path& folder) {
   const auto state = marked(folder);
@@ -156,7 +156,7 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
 namespace {
 
 // "loss 3.9289 (step-00000400)", or where that checkpoint is gone, "loss 3.9289 at step 400".
-std::string shown(const RunRecord::Best& best, const fs::path& folder) {
+std::string shown_in_list(const RunRecord::Best& best, const fs::path& folder) {
   const std::string checkpoint = fmt::format("step-{:08}", best.step);
   return fmt::format("{} {:.4f} {}", best.metric, best.value,
                      is_there(folder / "checkpoints" / checkpoint) ? "(" + checkpoint + ")"
@@ -191,7 +191,7 @@ RunList list_runs(const std::vector<fs::path>& folders, bool best_first) {
         listed.best = run->best();
         row.push_back(std::to_string(run->last_step()));
         row.push_back(loss == nullptr ? "" : fmt::format("{:.4f}", loss->back()));
-        row.push_back(listed.best ? shown(*listed.best, folder) : "");
+        row.push_back(listed.best ? shown_in_list(*listed.best, folder) : "");
         row.push_back(run->throughput() > 0 ? observe::human_count(run->throughput()) : "");
         row.push_back(last_checkpoint(folder));
         row.push_back(ago(fs::last_write_time(folder / "metrics.jsonl")));

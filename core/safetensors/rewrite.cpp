@@ -41,8 +41,9 @@ uint16_t half_of(float value) {
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   if (size > 0x7f800000) return sign | 0x7e00;   // no number
   if (size >= 0x477ff000) return sign | 0x7c00;  // 65520, from which on it is nearer to what would be next
-  if (size < 0x38800000)                         // 2^-14: the sum ends at the last digit that a half has there
-    return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5F) - 0x3f000000);
+  if (size < 0x38800000)  // 2^-14: the sum ends at the last digit that a half has there
+    return sign |
+           static_cast<uint16_t>(std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5F) - 0x3f000000);
   return sign | static_cast<uint16_t>((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
@@ -170,7 +171,8 @@ Rewritten rewrite(const std::filesystem::path& file, std::optional<Dtype> dtype,
     write_file((file.parent_path() / name).string(), from, shards[i], converter);
     for (const TensorView* tensor : shards[i]) map[tensor->name] = name;
   }
-  const nlohmann::ordered_json index{{"metadata", {{"total_size", converter.done.bytes}}}, {"weight_map", map}};
+  const nlohmann::ordered_json index{{"metadata", {{"total_size", converter.done.bytes}}},
+                                     {"weight_map", map}};
   const std::string path = file.string() + ".index.json";
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << index.dump(2) << "\n";

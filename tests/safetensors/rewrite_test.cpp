@@ -50,15 +50,17 @@ class Rewrite : public testing::Test {
 // Halfway cases go to the even neighbour; what is a number stays one.
 TEST_F(Rewrite, ToBfloat16RoundsToNearestEven) {
   const float nan = std::bit_cast<float>(0x7f800001U);
-  EXPECT_THAT(bits_of({1, 1 + 0x1p-8F, 1 + 0x3p-8F, 1 + 0x1.02p-8F, -0.0F, 1e-40F, INFINITY, nan}, Dtype::kBF16),
-              ElementsAre(0x3f80, 0x3f80, 0x3f82, 0x3f81, 0x8000, 0x0001, 0x7f80, 0x7fc0));
+  EXPECT_THAT(
+      bits_of({1, 1 + 0x1p-8F, 1 + 0x3p-8F, 1 + 0x1.02p-8F, -0.0F, 1e-40F, INFINITY, nan}, Dtype::kBF16),
+      ElementsAre(0x3f80, 0x3f80, 0x3f82, 0x3f81, 0x8000, 0x0001, 0x7f80, 0x7fc0));
 }
 
 TEST_F(Rewrite, ToFloat16RoundsToNearestEven) {
-  EXPECT_THAT(bits_of({1, 1 + 0x1p-11F, 1 + 0x3p-11F, 65504, 65519, -0x1p-24F, 0x1p-25F, 0x1.8p-24F, 0x1p-14F,
-                       0x1.ff8p-15F, -INFINITY, NAN},
-                      Dtype::kF16),
-              ElementsAre(0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7bff, 0x8001, 0, 2, 0x400, 0x3ff, 0xfc00, 0x7e00));
+  EXPECT_THAT(
+      bits_of({1, 1 + 0x1p-11F, 1 + 0x3p-11F, 65504, 65519, -0x1p-24F, 0x1p-25F, 0x1.8p-24F, 0x1p-14F,
+               0x1.ff8p-15F, -INFINITY, NAN},
+              Dtype::kF16),
+      ElementsAre(0x3c00, 0x3c00, 0x3c02, 0x7bff, 0x7bff, 0x8001, 0, 2, 0x400, 0x3ff, 0xfc00, 0x7e00));
 }
 
 // All 65,536 numbers of both types, by way of float32.

@@ -58,8 +58,16 @@ struct Use {
   std::string library, tag, code;
 };
 Use use_of(const fs::path& folder) {
-  if (is_there(folder / "adapter_config.json"))
-    return {"peft", "", "from peft import AutoPeftModel\nmodel = AutoPeftModel.from_pretrained(FOLDER)"};
+  if (const Json adapter = read_json(folder / "adapter_config.json"); adapter.is_object()) {
+    constexpr std::pair<const char*, const char*> kKinds[] = {{"CAUSAL_LM", "ForCausalLM"},
+                                                              {"SEQ_CLS", "ForSequenceClassification"},
+                                                              {"TOKEN_CLS", "ForTokenClassification"},
+                                                              {"FEATURE_EXTRACTION", "ForFeatureExtraction"}};
+    const auto kind = std::ranges::find(kKinds, adapter.value("task_type", ""), [](const auto& one) { return one.first; });
+    return {"peft", "",
+            fmt::format("from peft import {0}\nmodel = {0}.from_pretrained(FOLDER)",
+                        std::string("AutoPeftModel") + (kind == std::end(kKinds) ? "" : kind->second))};
+  }
   if (is_there(folder / "modules.json"))
     return {"sentence-transformers", "sentence-similarity",
             "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer(FOLDER)"};
@@ -68,16 +76,22 @@ Use use_of(const fs::path& folder) {
   const Json names = config.value("architectures", Json::array());
   const std::string name = !names.empty() && names[0].is_string() ? names[0].get<std::string>() : "AutoModel";
   constexpr std::pair<const char*, const char*> kTags[] = {
-      {"ForCausalLM", "text-generation"},      {"LMHeadModel", "text-generation"},
-      {"ForMaskedLM", "fill-mask"},            {"ForSequenceClassification", "text-classification"},
-      {"ForTokenClassification", "token-classification"}, {"ForConditionalGeneration", "image-text-to-text"},
-      {"CLIPModel", "zero-shot-image-classification"},    {"SiglipModel", "zero-shot-image-classification"},
+      {"ForCausalLM", "text-generation"},
+      {"LMHeadModel", "text-generation"},
+      {"ForMaskedLM", "fill-mask"},
+      {"ForSequenceClassification", "text-classification"},
+      {"ForTokenClassification", "token-classification"},
+      {"ForConditionalGeneration", "image-text-to-text"},
+      {"CLIPModel", "zero-shot-image-classification"},
+      {"SiglipModel", "zero-shot-image-classification"},
       {"Model", "feature-extraction"}};
-  Use use{"transformers", "", fmt::format("from transformers import {0}\nmodel = {0}.from_pretrained(FOLDER)", name)};
+  Use use{"transformers", "",
+          fmt::format("from transformers import {0}\nmodel = {0}.from_pretrained(FOLDER)", name)};
   for (const auto& [end, tag] : kTags)
     if (use.tag.empty() && name.ends_with(end)) use.tag = tag;
   if (is_there(folder / "tokenizer.json") || is_there(folder / "tokenizer_config.json"))
-    use.code += "\n\nfrom transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained(FOLDER)";
+    use.code +=
+        "\n\nfrom transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained(FOLDER)";
   return use;
 }
 
@@ -131,9 +145,10 @@ std::string figures_of(const fs::path& run_dir) {
   for (const fs::path& file : files) {
     const Json evaluation = read_json(file);
     if (!evaluation.is_object() || !evaluation.value("figures", Json()).is_object()) continue;
-    text += fmt::format("\nSplit `{}`, {} samples, of the weights after step {}:\n\n| figure | value |\n| --- | --- |\n",
-                        file.stem().string().substr(std::string_view("evaluation-").size()),
-                        evaluation.value("samples", Json()).dump(), evaluation.value("step", Json()).dump());
+    text += fmt::format(
+        "\nSplit `{}`, {} samples, of the weights after step {}:\n\n| figure | value |\n| --- | --- |\n",
+        file.stem().string().substr(std::string_view("evaluation-").size()),
+        evaluation.value("samples", Json()).dump(), evaluation.value("step", Json()).dump());
     for (const auto& [name, value] : evaluation["figures"].items())
       text += fmt::format("| {} | {} |\n", name,
                           value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : value.dump());
@@ -153,16 +168,18 @@ void convert_export(const fs::path& folder, const config::ExportOptions& options
   const std::string name = options.dtype == "bf16"   ? "bfloat16"
                            : options.dtype == "fp16" ? "float16"
                                                      : "float32";
-  const auto weights = files_below(folder, [](const fs::path& file) { return file.extension() == ".safetensors"; });
+  const auto weights =
+      files_below(folder, [](const fs::path& file) { return file.extension() == ".safetensors"; });
   if (weights.empty() && !as_written)
-    throw Error(PL_ERROR_CONFIG, fmt::format("export.dtype = \"{}\": this task exports no safetensors files, which "
-                                             "alone can be converted: leave it out",
-                                             options.dtype));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("export.dtype = \"{}\": this task exports no safetensors files, which "
+                            "alone can be converted: leave it out",
+                            options.dtype));
   safetensors::Rewritten all;
   try {
     for (const fs::path& file : weights) {
-      const safetensors::Rewritten one =
-          safetensors::rewrite(file, as_written ? std::nullopt : std::optional(dtype), options.shard_size * 1'000'000);
+      const safetensors::Rewritten one = safetensors::rewrite(
+          file, as_written ? std::nullopt : std::optional(dtype), options.shard_size * 1'000'000);
       all.values += one.values;
       all.rounded += one.rounded;
       all.largest_change = std::max(all.largest_change, one.largest_change);
@@ -172,12 +189,14 @@ void convert_export(const fs::path& folder, const config::ExportOptions& options
     throw Error(PL_ERROR_CONFIG, fmt::format("export.dtype = \"{}\": {}", options.dtype, error.what()));
   }
   if (!as_written) {
-    for (const fs::path& file : files_below(folder, [](const fs::path& one) { return one.filename() == "config.json"; }))
+    for (const fs::path& file :
+         files_below(folder, [](const fs::path& one) { return one.filename() == "config.json"; }))
       say_dtype(file, name);
     log.info(all.rounded == 0
                  ? fmt::format("the weights are written in {}, none of them rounded", name)
-                 : fmt::format("the weights are written in {}: of {} values {} are rounded, by {:.2g} at most", name,
-                               observe::grouped(all.values), observe::grouped(all.rounded), all.largest_change));
+                 : fmt::format(
+                       "the weights are written in {}: of {} values {} are rounded, by {:.2g} at most", name,
+                       observe::grouped(all.values), observe::grouped(all.rounded), all.largest_change));
   }
   const auto shards = files_below(folder, [](const fs::path& file) {
     return file.extension() == ".safetensors" && file.filename().string().starts_with("model-");
@@ -195,9 +214,11 @@ void write_model_card(const fs::path& folder, const ModelCard& card) {
   if (!use.tag.empty()) text += "pipeline_tag: " + use.tag + "\n";
   if (!card.bases.empty()) {
     text += "base_model:\n";
-    for (const std::string& base : card.bases) text += "- " + Json(fs::path(base).filename().string()).dump() + "\n";
+    for (const std::string& base : card.bases)
+      text += "- " + Json(fs::path(base).filename().string()).dump() + "\n";
   }
-  text += "---\n\n# " + card.name + "\n\n" + fmt::format("Task {}; the weights are those of {}.\n", card.task, card.weights);
+  text += "---\n\n# " + card.name + "\n\n" +
+          fmt::format("Task {}; the weights are those of {}.\n", card.task, card.weights);
   if (!use.code.empty()) {
     std::string code = use.code;
     for (size_t at = 0; (at = code.find("FOLDER")) != std::string::npos;) code.replace(at, 6, "\".\"");
@@ -206,8 +227,10 @@ void write_model_card(const fs::path& folder, const ModelCard& card) {
   text += "\n## Where it comes from\n\n| | |\n| --- | --- |\n";
   for (const std::string& base : card.bases) text += fmt::format("| base | `{}` |\n", base);
   if (!card.data.empty()) text += fmt::format("| data | {} |\n", card.data);
-  if (!card.data_fingerprint.empty()) text += fmt::format("| its content's hash | `{}` |\n", card.data_fingerprint);
-  if (const std::string figures = figures_of(card.run_dir); !figures.empty()) text += "\n## Figures\n" + figures;
+  if (!card.data_fingerprint.empty())
+    text += fmt::format("| its content's hash | `{}` |\n", card.data_fingerprint);
+  if (const std::string figures = figures_of(card.run_dir); !figures.empty())
+    text += "\n## Figures\n" + figures;
   if (const fs::path config = card.run_dir / "config.toml"; is_there(config))
     text += "\n## Options\n\n```toml\n" + set_options(read_file(config)) + "```\n";
   write_atomically(folder / "README.md", text);
