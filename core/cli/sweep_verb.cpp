@@ -52,7 +52,8 @@ struct Axis {
     const auto [low, high] = *range;
     const double share = static_cast<double>(draw >> 11) * 0x1p-53;
     // What spans more than a decade is a matter of orders of magnitude.
-    const double value = low > 0 && high >= 10 * low ? low * std::pow(high / low, share) : low + (high - low) * share;
+    const double value =
+        low > 0 && high >= 10 * low ? low * std::pow(high / low, share) : low + (high - low) * share;
     return is_whole ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
   }
 };
@@ -66,11 +67,15 @@ Axis axis_of(const std::string& set) {
   int depth = 0;
   char quote = 0;
   for (const char c : set.substr(equals + 1)) {
-    if (quote == 0 && (c == '"' || c == '\'')) quote = c;
-    else if (c == quote) quote = 0;
+    if (quote == 0 && (c == '"' || c == '\''))
+      quote = c;
+    else if (c == quote)
+      quote = 0;
     depth += quote == 0 ? (c == '[' || c == '{') - (c == ']' || c == '}') : 0;
-    if (c == ',' && depth == 0 && quote == 0) axis.values.emplace_back();
-    else axis.values.back() += c;
+    if (c == ',' && depth == 0 && quote == 0)
+      axis.values.emplace_back();
+    else
+      axis.values.back() += c;
   }
   for (const std::string& value : axis.values)
     if (value.empty()) throw Error(PL_ERROR_CONFIG, fmt::format("--set {}: a value is empty", set));
@@ -123,7 +128,8 @@ std::string name_of(const std::vector<Axis>& axes, const Values& point) {
     std::string value = point[i];
     std::erase(value, '"');
     std::ranges::replace(value, '/', '_');
-    name += fmt::format("{}{}={}", name.empty() ? "" : ",", are_apart ? end_of(axes[i].key) : axes[i].key, value);
+    name +=
+        fmt::format("{}{}={}", name.empty() ? "" : ",", are_apart ? end_of(axes[i].key) : axes[i].key, value);
   }
   constexpr size_t kLongest = 120;
   if (name.size() > kLongest) name = fmt::format("{}-{:016x}", name.substr(0, kLongest), fnv1a(name));
@@ -139,9 +145,12 @@ class SweepRuns {
     for (const std::string& set : args.sets) {
       Axis axis = axis_of(set);
       if (axis.range && args.sample == 0)
-        throw Error(PL_ERROR_CONFIG, fmt::format("--set {}: a range has no end of values: give --sample N", set));
-      if (axis.values.size() > 1 || axis.range) axes.push_back(std::move(axis));
-      else fixed.push_back(set);
+        throw Error(PL_ERROR_CONFIG,
+                    fmt::format("--set {}: a range has no end of values: give --sample N", set));
+      if (axis.values.size() > 1 || axis.range)
+        axes.push_back(std::move(axis));
+      else
+        fixed.push_back(set);
     }
     if (!args.by.empty()) fixed.push_back("evaluate.best_metric=\"" + args.by + "\"");
     if (axes.empty() && args.repeat < 2)
@@ -202,16 +211,20 @@ class SweepRuns {
   // One run a device where there are several; on the CPU --jobs at a time, each with its share of the cores.
   void choose_places(const config::Config& config, std::vector<std::string>& fixed) {
     const launch::Devices devices = launch::find_devices();
-    const size_t cuda = launch::choose_device(config.options().run.device, devices).cuda ? devices.cuda.size() : 0;
+    const size_t cuda =
+        launch::choose_device(config.options().run.device, devices).cuda ? devices.cuda.size() : 0;
     const size_t jobs = args_.jobs > 0 ? args_.jobs : std::max<size_t>(1, cuda);
     places_.assign(jobs, "");
     if (jobs == 1 && args_.jobs == 0) return;
-    const auto set = [&](const char* key, size_t value) { fixed.push_back(fmt::format("{}={}", key, value)); };
+    const auto set = [&](const char* key, size_t value) {
+      fixed.push_back(fmt::format("{}={}", key, value));
+    };
     if (cuda > 1) {
       std::vector<std::string> visible;
       if (const char* given = std::getenv("CUDA_VISIBLE_DEVICES"); given != nullptr && *given != '\0') {
         std::string_view rest = given;
-        for (size_t comma = 0; comma != rest.npos; rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1)) {
+        for (size_t comma = 0; comma != rest.npos;
+             rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1)) {
           comma = rest.find(',');
           visible.emplace_back(rest.substr(0, comma));
         }
@@ -223,7 +236,8 @@ class SweepRuns {
     if (!config.options().launch.threads) set("launch.threads", std::max<size_t>(1, devices.cores / jobs));
   }
 
-  void add(const std::vector<Axis>& axes, const Values& values, const std::vector<std::string>& fixed, uint64_t seed) {
+  void add(const std::vector<Axis>& axes, const Values& values, const std::vector<std::string>& fixed,
+           uint64_t seed) {
     report::SweptPoint point{.values = values, .runs = {}};
     for (uint64_t i = 0; i < args_.repeat; ++i) {
       std::string name = name_of(axes, values);
@@ -235,7 +249,8 @@ class SweepRuns {
       sets.push_back("run.dir=\"" + from_start(folder).string() + "\"");
       const config::Config config = load(sets);  // says now what would be said then
       if (config.has_stages())
-        throw config.error("stage.name", "a sweep is of a configuration without stages: sweep each by itself");
+        throw config.error("stage.name",
+                           "a sweep is of a configuration without stages: sweep each by itself");
       Trial trial{.name = name, .arguments = {args_.file}, .folder = from_start(folder)};
       trial.steps = config.options().train.max_steps.value_or(0);
       for (const std::string& set : sets) trial.arguments.insert(trial.arguments.end(), {"--set", set});
@@ -306,7 +321,8 @@ int sweep(const SweepArgs& args) {
   console.line("written to " + output.string());
   const report::RankedPoint& best = ranking.points.front();
   if (best.best.runs > 0)
-    console.line("the best one's configuration: " + (best.point->runs.front().folder / "config.toml").string());
+    console.line("the best one's configuration: " +
+                 (best.point->runs.front().folder / "config.toml").string());
   return runs.has_failed() ? kFailed : kDone;
 }
 
@@ -314,7 +330,8 @@ int sweep(const SweepArgs& args) {
 
 void add_sweep(CLI::App& app, Action& action) {
   auto args = std::make_shared<SweepArgs>();
-  CLI::App* verb = app.add_subcommand("sweep", "Runs a configuration with many values of its options, and ranks them");
+  CLI::App* verb =
+      app.add_subcommand("sweep", "Runs a configuration with many values of its options, and ranks them");
   verb->add_option("FILE", args->file, "configuration (TOML)")->required()->type_name("FILE");
   add_repeated(*verb, "--set", args->sets, "KEY=VALUE,...",
                "values to try, or one for all; with --sample also a range, LOW..HIGH; may be repeated");
@@ -332,14 +349,21 @@ void add_sweep(CLI::App& app, Action& action) {
   verb->add_option("--jobs", args->jobs, "runs at a time; default: one a CUDA device, or 1 on the CPU")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{1}, uint64_t{256}));
-  add_repeated(*verb, "--plugin-path", args->plugin_paths, "FOLDER", "one more plugin folder; may be repeated");
-  verb->add_option("--dir", args->folder, "folder of the runs; default: run.dir with -sweep")->type_name("FOLDER");
-  verb->add_option("--output", args->output, "the page; default: sweep.html in that folder")->type_name("FILE");
+  add_repeated(*verb, "--plugin-path", args->plugin_paths, "FOLDER",
+               "one more plugin folder; may be repeated");
+  verb->add_option("--dir", args->folder, "folder of the runs; default: run.dir with -sweep")
+      ->type_name("FOLDER");
+  verb->add_option("--output", args->output, "the page; default: sweep.html in that folder")
+      ->type_name("FILE");
   verb->footer(
-      "Example:\n  pipeline sweep configs/template.toml --set optimizer.lr=1e-3,3e-3,1e-2 --set task.width=16,64\n"
-      "  pipeline sweep configs/template.toml --set optimizer.lr=1e-4..1e-1 --sample 16 --halve --repeat 2\n\n"
-      "Ranges of more than a decade are drawn by orders of magnitude. What is left behind is saved, and goes on\nwith "
-      "`pipeline run FOLDER/config.toml`. Exit codes: 0 done, 1 a run has failed, 75 stopped by a signal: run\nthe same "
+      "Example:\n  pipeline sweep configs/template.toml --set optimizer.lr=1e-3,3e-3,1e-2 --set "
+      "task.width=16,64\n"
+      "  pipeline sweep configs/template.toml --set optimizer.lr=1e-4..1e-1 --sample 16 --halve --repeat "
+      "2\n\n"
+      "Ranges of more than a decade are drawn by orders of magnitude. What is left behind is saved, and goes "
+      "on\nwith "
+      "`pipeline run FOLDER/config.toml`. Exit codes: 0 done, 1 a run has failed, 75 stopped by a signal: "
+      "run\nthe same "
       "command again.");
   when_chosen(*verb, action, [=] { return sweep(*args); });
 }

@@ -23,7 +23,8 @@ PointScore score_of(const std::vector<double>& values) {
   PointScore score{.runs = values.size()};
   for (const double value : values) score.mean += value / static_cast<double>(values.size());
   for (const double value : values) score.deviation += (value - score.mean) * (value - score.mean);
-  score.deviation = values.size() < 2 ? 0 : std::sqrt(score.deviation / static_cast<double>(values.size() - 1));
+  score.deviation =
+      values.size() < 2 ? 0 : std::sqrt(score.deviation / static_cast<double>(values.size() - 1));
   return score;
 }
 
@@ -61,20 +62,25 @@ std::string words(const Sweep& sweep, const SweptPoint& point) {
 
 std::string shown(const PointScore& score) {
   if (score.runs == 0) return "none";
-  return fmt::format("{:.5g}", score.mean) + (score.runs > 1 ? fmt::format(" ± {:.2g}", score.deviation) : "");
+  return fmt::format("{:.5g}", score.mean) +
+         (score.runs > 1 ? fmt::format(" ± {:.2g}", score.deviation) : "");
 }
 
 // Whether two means are as near as chance may bring them: two standard errors of their difference (Welch).
 bool are_near(const PointScore& a, const PointScore& b) {
-  const auto error = [](const PointScore& one) { return one.deviation * one.deviation / static_cast<double>(one.runs); };
+  const auto error = [](const PointScore& one) {
+    return one.deviation * one.deviation / static_cast<double>(one.runs);
+  };
   return a.runs > 1 && b.runs > 1 && std::abs(a.mean - b.mean) <= 2 * std::sqrt(error(a) + error(b));
 }
 
 std::string verdict_of(const Sweep& sweep, const Ranking& ranking) {
   const RankedPoint& first = ranking.points.front();
   if (first.best.runs == 0) return fmt::format("No run has an evaluation with {}.", sweep.figure);
-  std::string text = fmt::format("Best: {}, with {} {}.", words(sweep, *first.point), sweep.figure, shown(first.best));
-  if (first.best.runs < 2) return text + " One seed each: what chance does is not known (--repeat 3 shows it).";
+  std::string text =
+      fmt::format("Best: {}, with {} {}.", words(sweep, *first.point), sweep.figure, shown(first.best));
+  if (first.best.runs < 2)
+    return text + " One seed each: what chance does is not known (--repeat 3 shows it).";
   std::vector<std::string> near;
   for (size_t i = 1; i < ranking.points.size(); ++i)
     if (ranking.points[i].is_near) near.push_back(words(sweep, *ranking.points[i].point));
@@ -123,7 +129,8 @@ Ranking rank(const Sweep& sweep) {
     ranking.points.push_back(
         {.point = &point, .best = best_score(point, sweep.figure), .state = state_of(point)});
   std::ranges::stable_sort(ranking.points, [&](const RankedPoint& a, const RankedPoint& b) {
-    const uint64_t left_a = a.point->stopped_at.value_or(UINT64_MAX), left_b = b.point->stopped_at.value_or(UINT64_MAX);
+    const uint64_t left_a = a.point->stopped_at.value_or(UINT64_MAX),
+                   left_b = b.point->stopped_at.value_or(UINT64_MAX);
     if (left_a != left_b && (a.best.runs > 0) == (b.best.runs > 0)) return left_a > left_b;
     return ranks_before(a.best, b.best, ranking.higher_is_better);
   });

@@ -84,7 +84,8 @@ TEST(Comparison, SaysWhatRunsCostAndHowTheyDiffer) {
   const std::string text = table(comparison);
   EXPECT_THAT(
       text,
-      HasSubstr("ddp     2      1                160         1.60x  80%         5.0 MB         equal to the bit"));
+      HasSubstr(
+          "ddp     2      1                160         1.60x  80%         5.0 MB         equal to the bit"));
   EXPECT_THAT(text, HasSubstr("compute 75%, data 25%\n"));
   EXPECT_THAT(text, HasSubstr("compute 75%, data 25%; rank 1 works 20% longer than the mean\n"));
   EXPECT_THAT(text, HasSubstr("The losses are the same (tolerance 0, relative)."));

@@ -51,11 +51,59 @@ TEST(Panels, ShowTheFirstPicturesOfPredictions) {
     folder.write(std::string("submission-files/") + name + ".csv", "x\n1\n");
   }
   const auto panels = panels_of(read_run(folder.path(), "run"));
-  ASSERT_EQ(panels.size(), 13u);
-  EXPECT_EQ(panels[0]["title"], "run: a.svg");
-  EXPECT_EQ(panels[0]["content"], "data:image/svg+xml;base64,PHN2Zy8+");
-  EXPECT_EQ(panels[11]["title"], "run: l.svg");
-  EXPECT_EQ(panels[12]["title"], "run: 3 more pictures");
+  ASSERT_EQ(panels.size(), 14u);
+  EXPECT_EQ(panels[0]["title"], "run: submission.csv");
+  EXPECT_EQ(panels[1]["title"], "run: a.svg");
+  EXPECT_EQ(panels[1]["content"], "data:image/svg+xml;base64,PHN2Zy8+");
+  EXPECT_EQ(panels[12]["title"], "run: l.svg");
+  EXPECT_EQ(panels[13]["title"], "run: 3 more pictures");
+}
+
+TEST(Panels, ShowTheAnswersOfTheLastEvaluationAndTheOptions) {
+  const tests::FilesFolder folder;
+  folder.write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
+  folder.write("config.toml", "[train]\nmax_steps = 7\n");
+  folder.write("train.log",
+               "2026-11-30 11:39:40.977 info evaluation after step 10:  loss 3\n"
+               "2026-11-30 11:39:40.977 info   1: old\n"
+               "2026-11-30 11:39:40.977 info evaluation after step 20:  loss 2\n"
+               "2026-11-30 11:39:40.977 info   1: new\n    real:    x\n"
+               "2026-11-30 11:39:40.991 info saved it\n    more\n");
+  const auto panels = panels_of(read_run(folder.path(), "run"));
+  ASSERT_EQ(panels.size(), 2u);
+  EXPECT_EQ(panels[0]["title"], "run: shown at the evaluation after step 20");
+  EXPECT_EQ(panels[0]["content"], "  1: new\n    real:    x\n");
+  EXPECT_EQ(panels[1]["rows"].dump(), R"([["option","value"],["train.max_steps","7"]])");
+}
+
+TEST(Pages, OpenWithTheBestEvaluation) {
+  const tests::FilesFolder folder;
+  folder.write("metrics.jsonl", "{\"step\":1,\"loss\":4}\n{\"step\":2,\"loss\":3}\n");
+  folder.write("eval.jsonl", "{\"step\":1,\"loss\":2,\"f1\":0.5}\n{\"step\":2,\"loss\":5,\"f1\":0.1}\n");
+  folder.write("summary.json",
+               R"({"task":"chat 1.0.0","best":{"metric":"loss","value":2,"step":1,"better":"lower"}})");
+  const auto rows = page_data(read_stages(folder.path()), "", false)["overview"];
+  const auto of = [&](const std::string& head) {
+    for (const auto& row : rows)
+      if (row[0] == head) return row[1].get<std::string>();
+    return std::string();
+  };
+  EXPECT_EQ(of("state"), "cut off at step 2");
+  EXPECT_EQ(of("last training loss"), "3");
+  EXPECT_EQ(of("best evaluation"), "loss 2 after step 1, whose checkpoint is not kept");
+  EXPECT_EQ(of("all of its figures"), "f1 0.5, loss 2");
+  EXPECT_EQ(of("task"), "chat 1.0.0");
+}
+
+// As `predict` and `evaluate` leave them of a model that was not trained here.
+TEST(Pages, OfAFolderThatHasResultsAlone) {
+  const tests::FilesFolder folder;
+  folder.write("submission.csv", "id,answer\n1,yes\n");
+  folder.write("evaluation-test.json", R"({"figures":{"f1":0.5}})");
+  const auto data = page_data(read_stages(folder.path()), "", false);
+  ASSERT_EQ(data["panels"].size(), 2u);
+  EXPECT_EQ(data["panels"][1]["rows"][1][1], "yes");
+  EXPECT_EQ(data["verdict"], "");
 }
 
 TEST(RunRecord, TheMedianIsTheThroughput) {

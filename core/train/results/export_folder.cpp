@@ -63,7 +63,8 @@ Use use_of(const fs::path& folder) {
                                                               {"SEQ_CLS", "ForSequenceClassification"},
                                                               {"TOKEN_CLS", "ForTokenClassification"},
                                                               {"FEATURE_EXTRACTION", "ForFeatureExtraction"}};
-    const auto kind = std::ranges::find(kKinds, adapter.value("task_type", ""), [](const auto& one) { return one.first; });
+    const auto kind =
+        std::ranges::find(kKinds, adapter.value("task_type", ""), [](const auto& one) { return one.first; });
     return {"peft", "",
             fmt::format("from peft import {0}\nmodel = {0}.from_pretrained(FOLDER)",
                         std::string("AutoPeftModel") + (kind == std::end(kKinds) ? "" : kind->second))};
