@@ -16,8 +16,19 @@ using testing::HasSubstr;
 class Sweep : public testing::Test, public SmallJob {
  protected:
   static Words halving(const char* folder) {
-    return {"sweep", "train.toml", "--halve", "--repeat", "2", "--dir", folder, "--set", "optimizer.lr=1e-7,1e-5,1e-3,1e-2",
-            "--set", "evaluate.every=2", "--set", "train.max_steps=8"};
+    return {"sweep",
+            "train.toml",
+            "--halve",
+            "--repeat",
+            "2",
+            "--dir",
+            folder,
+            "--set",
+            "optimizer.lr=1e-7,1e-5,1e-3,1e-2",
+            "--set",
+            "evaluate.every=2",
+            "--set",
+            "train.max_steps=8"};
   }
 };
 
@@ -49,8 +60,13 @@ TEST_F(Sweep, TheWorseHalfIsLeftBehind) {
 }
 
 TEST_F(Sweep, ChoicesAtRandomAreTheSameEachTime) {
-  const Words arguments{"sweep", "train.toml", "--sample", "3", "--jobs", "2", "--dir", "random", "--set",
-                        "optimizer.lr=1e-4..1e-2", "--set", "task.language.num_hidden_layers=1..2", "--set", "train.max_steps=2"};
+  const Words arguments{"sweep",    "train.toml",
+                        "--sample", "3",
+                        "--jobs",   "2",
+                        "--dir",    "random",
+                        "--set",    "optimizer.lr=1e-4..1e-2",
+                        "--set",    "task.language.num_hidden_layers=1..2",
+                        "--set",    "train.max_steps=2"};
   pipeline(arguments).ended(0);
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(path("random")))
@@ -64,10 +80,13 @@ TEST_F(Sweep, ChoicesAtRandomAreTheSameEachTime) {
 }
 
 TEST_F(Sweep, WrongUseIsNamed) {
-  const auto said = [&](const Words& words) { return pipeline(Words{"sweep", "train.toml"} + words).ended(2).err; };
+  const auto said = [&](const Words& words) {
+    return pipeline(Words{"sweep", "train.toml"} + words).ended(2).err;
+  };
   EXPECT_THAT(said({"--set", "optimizer.lr=1e-3"}), HasSubstr("there is one run to make"));
   EXPECT_THAT(said({"--set", "optimizer.lrr=1e-3,1e-2"}), HasSubstr("optimizer.lrr=1e-3: unknown key"));
-  EXPECT_THAT(said({"--set", "optimizer.lr=1e-3..1e-2"}), HasSubstr("a range has no end of values: give --sample N"));
+  EXPECT_THAT(said({"--set", "optimizer.lr=1e-3..1e-2"}),
+              HasSubstr("a range has no end of values: give --sample N"));
   EXPECT_THAT(said({"--set", "optimizer.lr=1e-3,,1e-2"}), HasSubstr("a value is empty"));
   EXPECT_THAT(said({"--set", "optimizer.lr=1e-3,1e-2", "--halve", "--set", "evaluate.every=0"}),
               HasSubstr("--halve: needs evaluate.every"));

@@ -25,10 +25,12 @@ class Sweeps : public testing::Test {
       std::filesystem::create_directories(folder_ / name);
       folder_.write(name + "/finished.txt", "");
       folder_.write(name + "/metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
-      folder_.write(name + "/eval.jsonl", fmt::format("{{\"step\":10,\"loss\":{}}}\n{{\"step\":20,\"loss\":{}}}\n",
-                                                      loss + 1, loss));
-      folder_.write(name + "/summary.json",
-                    fmt::format(R"({{"best":{{"metric":"loss","value":{},"step":20,"better":"{}"}}}})", loss, better));
+      folder_.write(
+          name + "/eval.jsonl",
+          fmt::format("{{\"step\":10,\"loss\":{}}}\n{{\"step\":20,\"loss\":{}}}\n", loss + 1, loss));
+      folder_.write(
+          name + "/summary.json",
+          fmt::format(R"({{"best":{{"metric":"loss","value":{},"step":20,"better":"{}"}}}})", loss, better));
       made.runs.push_back({.name = name, .folder = folder_ / name});
     }
     return made;
@@ -43,7 +45,8 @@ class Sweeps : public testing::Test {
 };
 
 TEST_F(Sweeps, AreRankedByTheirMeans) {
-  const Sweep sweep{{"optimizer.lr"}, "loss", {point("a", {2, 4}), point("b", {1, 3}), point("c", {2.5, 2.5})}};
+  const Sweep sweep{
+      {"optimizer.lr"}, "loss", {point("a", {2, 4}), point("b", {1, 3}), point("c", {2.5, 2.5})}};
   const Ranking ranking = rank(sweep);
   EXPECT_THAT(order(ranking), ElementsAre("b", "c", "a"));
   EXPECT_DOUBLE_EQ(ranking.points[0].best.deviation, std::sqrt(2.0));
@@ -68,7 +71,8 @@ TEST_F(Sweeps, ADifferenceThatSeedsMakeIsNoGain) {
 
 // A point that was left behind may have been better at that moment than it would be in the end.
 TEST_F(Sweeps, WhatCameFurtherIsFirst) {
-  const Sweep sweep{{"k"}, "loss", {point("a", {1}, 10), point("b", {2}), point("c", {3}, 20), point("d", {}, 10)}};
+  const Sweep sweep{
+      {"k"}, "loss", {point("a", {1}, 10), point("b", {2}), point("c", {3}, 20), point("d", {}, 10)}};
   const Ranking ranking = rank(sweep);
   EXPECT_THAT(order(ranking), ElementsAre("b", "c", "a", "d"));
   EXPECT_EQ(ranking.points[1].state, "left at step 20");
@@ -104,7 +108,8 @@ RunRecord with_best(const std::string& name, const std::vector<double>& losses, 
 // Two learning rates are two runs, and neither is wrong.
 TEST(RunsOfOtherOptions, AreRankedAndNotCalledDifferent) {
   const std::string lr = "[optimizer]\nlr = ";
-  const Comparison comparison = compare({with_best("a", {2, 1}, lr + "0.1\n", 1.5), with_best("b", {2, 0.5}, lr + "0.2\n", 0.7)}, 0);
+  const Comparison comparison =
+      compare({with_best("a", {2, 1}, lr + "0.1\n", 1.5), with_best("b", {2, 0.5}, lr + "0.2\n", 0.7)}, 0);
   EXPECT_TRUE(comparison.all_same());
   EXPECT_EQ(comparison.verdict(1), "another run: optimizer.lr");
   EXPECT_EQ(conclusion(comparison), "Best first: b (loss 0.7 at step 2), a (loss 1.5 at step 2).");
@@ -112,17 +117,21 @@ TEST(RunsOfOtherOptions, AreRankedAndNotCalledDifferent) {
 }
 
 TEST(RunsOfOtherOptions, OfTheMachineAreComparedAsBefore) {
-  const Comparison comparison =
-      compare({with_best("a", {2, 1}, "[strategy]\nplugin = \"single\"\n", 1), with_best("b", {2, 3}, "[strategy]\nplugin = \"ddp\"\n", 1)}, 0);
+  const Comparison comparison = compare({with_best("a", {2, 1}, "[strategy]\nplugin = \"single\"\n", 1),
+                                         with_best("b", {2, 3}, "[strategy]\nplugin = \"ddp\"\n", 1)},
+                                        0);
   EXPECT_FALSE(comparison.all_same());
   EXPECT_THAT(conclusion(comparison), HasSubstr("NOT the same"));
 }
 
 TEST(RunsOfOtherOptions, WithoutEvaluationsAreRankedByTheirLosses) {
   const std::string seed = "[run]\nseed = ";
-  const Comparison comparison = compare({tests::record_of("a", {2, NAN}, 1, 1, seed + "1\n"), tests::record_of("b", {2, 3}, 1, 1, seed + "2\n"),
-                                         tests::record_of("c", {2, 1}, 1, 1, seed + "3\n")}, 0);
-  EXPECT_THAT(conclusion(comparison), testing::StartsWith("Best first: c (last loss 1), b (last loss 3), a "));
+  const Comparison comparison = compare(
+      {tests::record_of("a", {2, NAN}, 1, 1, seed + "1\n"), tests::record_of("b", {2, 3}, 1, 1, seed + "2\n"),
+       tests::record_of("c", {2, 1}, 1, 1, seed + "3\n")},
+      0);
+  EXPECT_THAT(conclusion(comparison),
+              testing::StartsWith("Best first: c (last loss 1), b (last loss 3), a "));
 }
 
 }  // namespace

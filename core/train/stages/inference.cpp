@@ -247,6 +247,9 @@ ModelCard card_of(Session& session, const Loaded& loaded, const InferenceArgs& a
   for (const std::string& key : options.keys()) {
     const uint32_t type = options.setting(key).option.type;
     if ((type != PL_OPTION_PATH && type != PL_OPTION_PATH_LIST) || !options.is_set(key)) continue;
+    const auto begins = [&](const char* start) { return key.starts_with(start); };
+    if (key == "file" || key == "python" || begins("tokenizer.") || begins("ask.") || begins("chat."))
+      continue;
     if (!key.ends_with("init_from"))
       card.data += fmt::format("{}`{} = {}`", card.data.empty() ? "" : ", ", key, options.show(key));
     else if (const std::string base = options.find_string(key).value_or(""); !base.empty())
