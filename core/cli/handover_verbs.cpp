@@ -19,26 +19,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs a script of core/handover/ in the user's Python and returns its exit code.
-int run_script(const std::string& script, const std::vector<std::string>& arguments) {
+std::vector<std::string> script_command(const std::string& script,
+                                        const std::vector<std::string>& arguments) {
   std::vector<std::string> command{default_interpreter(),
                                    program().prefix / "lib/pipeline/handover" / script};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+std::vector<char*> words_of(std::vector<std::string>& command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
-  pid_t child = -1;
-  if (const int error = ::posix_spawnp(&child, words.front(), nullptr, nullptr, words.data(), environ);
-      error != 0)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format(
-            "{} cannot be started: {}; name a Python with PIPELINE_PYTHON, or activate its environment",
-            command.front(), std::strerror(error)));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return words;
+}
+
+[[noreturn]] void refuse_interpreter(const std::string& interpreter, int error) {
+  throw Error(
+      PL_ERROR_CONFIG,
+      fmt::format("{} cannot be started: {}; name a Python with PIPELINE_PYTHON, or activate its environment",
+                  interpreter, std::strerror(error)));
+}
+
+// Goes on as a script of core/handover/ in the user's Python, which gets this process's signals.
+[[noreturn]] int become(const std::string& script, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = script_command(script, arguments);
+  ::execvp(command.front().c_str(), words_of(command).data());
+  refuse_interpreter(command.front(), errno);
 }
 
 }  // namespace
@@ -52,6 +59,11 @@ int verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint
                                  "--samples",    std::to_string(samples),
                                  "--checkpoint", verb_args.checkpoint,
                                  "--",           args.file};
+  const auto before_file = words.end() - 2;
+  if (verb_args.ema)
+    words.insert(before_file, "--ema");
+  else if (verb_args.average > 1)
+    words.insert(before_file, {"--average", std::to_string(verb_args.average)});
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
@@ -59,11 +71,20 @@ int verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint
   for (const std::string& path : args.plugin_paths) add("--plugin-path", path);
   add("--stage", args.stage);
   add("--split", verb_args.split);
-  return run_script("verify.py", words);
+  become("verify.py", words);
 }
 
 int write_gguf(const std::string& folder, const std::string& type) {
-  return run_script("gguf_file.py", {folder, "--type", type});
+  std::vector<std::string> command = script_command("gguf_file.py", {folder, "--type", type});
+  pid_t child = -1;
+  if (const int error = ::posix_spawnp(&child, command.front().c_str(), nullptr, nullptr,
+                                       words_of(command).data(), environ);
+      error != 0)
+    refuse_interpreter(command.front(), error);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kFailed;
 }
 
 void add_gguf(CLI::App& app, Action& action) {
@@ -93,12 +114,12 @@ void add_gguf(CLI::App& app, Action& action) {
       "active "
       "environment's, or python3), with the package gguf. Other\ntypes, such as q4_k_m, are made of f16 by "
       "llama.cpp's own llama-quantize.");
-  when_chosen(*verb, action, [=] {
+  when_chosen(*verb, action, [=]() -> int {
     std::vector<std::string> words{args->folder, "--type", args->type};
     for (const auto& [option, value] :
          {std::pair("--output", args->output), {"--pre", args->pre}, {"--base", args->base}})
       if (!value.empty()) words.insert(words.end(), {option, value});
-    return run_script("gguf_file.py", words);
+    become("gguf_file.py", words);
   });
 }
 
@@ -111,6 +132,7 @@ void add_verify(CLI::App& app, Action& action) {
       "verify", "Compares an exported language model with the run's, in the programs that load it");
   args->add_to(*verb);
   add_checkpoint(*verb, *verb_args);
+  add_means(*verb, *verb_args);
   verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
       ->type_name("val|test")
       ->check(CLI::IsMember({"val", "test"}));

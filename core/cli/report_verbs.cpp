@@ -263,7 +263,8 @@ void add_compare(CLI::App& app, Action& action) {
       "1,2\n  "
       "pipeline compare runs/a runs/b --tolerance 0\n  pipeline compare runs/a --against losses.csv\n\nThe "
       "first run is "
-      "the reference. Exit codes: 0 the losses are the same, 1 they are not,\n75 stopped by a signal: run "
+      "the reference. Exit codes: 0 the losses that should be are the same, 1 they are not,\n75 stopped by a "
+      "signal: run "
       "the same "
       "command again.");
   when_chosen(*verb, action, [=] { return compare_runs(*args); });

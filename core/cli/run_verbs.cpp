@@ -89,14 +89,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   args->add_to(*verb, /*takes_model=*/true);
   if (!one_process) args->add_launch_to(*verb);
   add_checkpoint(*verb, *verb_args);
-  verb->add_option(
-          "--average", verb_args->average,
-          "the mean of the last N checkpoints' weights: up to that of --checkpoint, here last by default")
-      ->type_name("N")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1000}));
-  verb->add_flag("--ema", verb_args->ema,
-                 "the moving average of the weights, which optimizer.ema_decay keeps, in their place")
-      ->excludes("--average");
+  add_means(*verb, *verb_args);
   if (!one_process)
     verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
         ->type_name("val|test")
@@ -116,7 +109,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
     verb->add_flag("--verify", *verifies, "then do what pipeline verify does");
   }
   if (may_ask)
-    verb->add_option("--samples", verb_args->samples, "only the first N samples of the split")
+    verb->add_option("--samples", verb_args->samples, "only the first N samples of the split, in samples.csv")
         ->type_name("N")
         ->check(at_least(1));
   if (may_ask) verb->allow_extras();
@@ -130,7 +123,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
     verb_args->asked = may_ask && verb->remaining_size() > 0;
     const int code = with_workspace(
         *args, one_process, [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
-    if (code != kDone || !exports) return code;
+    if (code != kDone || !exports || launch::rank_in_environment() > 0) return code;
     const fs::path folder =
         verb_args->output.empty() ? train::result_folder(args->load()) / "export" : verb_args->output;
     if (const int written = gguf->empty() ? kDone : write_gguf(folder, *gguf); written != kDone)
@@ -149,6 +142,17 @@ std::string of_models(const char* examples) {
 }
 
 }  // namespace
+
+void add_means(CLI::App& verb, train::VerbArgs& args) {
+  verb.add_option(
+          "--average", args.average,
+          "the mean of the last N checkpoints' weights: up to that of --checkpoint, here last by default")
+      ->type_name("N")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1000}));
+  verb.add_flag("--ema", args.ema,
+                "the moving average of the weights, which optimizer.ema_decay keeps, in their place")
+      ->excludes("--average");
+}
 
 std::string result_of_run() {
   if (!last_run) return "[]";

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@
 #include "core/cli/trials.hpp"
 #include "core/cli/verb.hpp"
 #include "core/launch/devices.hpp"
+#include "core/launch/process.hpp"
 #include "core/report/run_record.hpp"
 #include "core/report/sweep.hpp"
 
@@ -35,7 +37,7 @@ struct SweepArgs {
 std::optional<double> number_of(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
 }
 
@@ -84,7 +86,7 @@ Axis axis_of(const std::string& set) {
     if (const auto from = number_of(low), to = number_of(high); from && to) {
       if (*from >= *to) throw Error(PL_ERROR_CONFIG, fmt::format("--set {}: the range must rise", set));
       axis.range.emplace(*from, *to);
-      axis.is_whole = (low + high).find_first_of(".e") == std::string::npos;
+      axis.is_whole = (low + high).find_first_of(".eE") == std::string::npos;
     }
   }
   return axis;
@@ -136,6 +138,16 @@ std::string name_of(const std::vector<Axis>& axes, const Values& point) {
   return name.empty() ? "run" : name;
 }
 
+// What CUDA_VISIBLE_DEVICES calls them.
+std::vector<std::string> visible_devices(size_t count) {
+  std::vector<std::string> all;
+  const char* given = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::istringstream names(given != nullptr ? given : "");
+  for (std::string name; std::getline(names, name, ',');) all.push_back(name);
+  while (all.size() < count) all.push_back(std::to_string(all.size()));
+  return all;
+}
+
 // A sweep and the runs that it is made of.
 class SweepRuns {
  public:
@@ -165,17 +177,21 @@ class SweepRuns {
     choose_places(config, fixed);
     const std::vector<Values> points = args.sample > 0 ? sample(axes, args.sample) : grid(axes);
     for (const Values& point : points) add(axes, point, fixed, config.options().run.seed);
+    if (points.size() < args.sample)
+      note_ = fmt::format("there are only {} choices of these values", points.size());
     if (args.halve) require_halving();
   }
 
   // False: a signal ended it.
   bool run(observe::Console& console) {
+    if (!note_.empty()) console.line(note_);
+    launch::SignalPipe signals;  // of the whole sweep: one that comes between two runs is heard
     std::vector<size_t> left(sweep_.points.size());
     for (size_t i = 0; i < left.size(); ++i) left[i] = i;
     const std::vector<uint64_t> rungs = args_.halve ? halvings() : std::vector<uint64_t>{};
     for (const uint64_t rung : rungs) {
       // Behind the next step the evaluation is on record, too.
-      if (!run_to(left, rung + 1, fmt::format("to step {}", rung), console)) return false;
+      if (!run_to(left, rung + 1, fmt::format("to step {}", rung), signals, console)) return false;
       const bool higher = report::higher_is_better(sweep_);
       std::ranges::stable_sort(left, [&](size_t a, size_t b) {
         return report::ranks_before(report::score_at(sweep_.points[a], sweep_.figure, rung),
@@ -187,7 +203,7 @@ class SweepRuns {
       left.resize(kept);
       std::ranges::sort(left);
     }
-    return run_to(left, 0, "to the end", console);
+    return run_to(left, 0, "to the end", signals, console);
   }
 
   const report::Sweep& sweep() const { return sweep_; }
@@ -208,32 +224,33 @@ class SweepRuns {
     return one.load();
   }
 
-  // One run a device where there are several; on the CPU --jobs at a time, each with its share of the cores.
+  // One run a device where there are several, or a process's device each; on the CPU --jobs at a time, each
+  // with its share of the cores. `--jobs 1` leaves all to each run.
   void choose_places(const config::Config& config, std::vector<std::string>& fixed) {
     const launch::Devices devices = launch::find_devices();
+    const config::LaunchOptions& launch = config.options().launch;
     const size_t cuda =
         launch::choose_device(config.options().run.device, devices).cuda ? devices.cuda.size() : 0;
-    const size_t jobs = args_.jobs > 0 ? args_.jobs : std::max<size_t>(1, cuda);
+    const size_t of_run = launch.processes.value_or(1);
+    if (cuda > 1 && of_run > cuda)
+      throw config.error("launch.processes", fmt::format("there are {} devices", cuda));
+    const size_t jobs = args_.jobs > 0 ? args_.jobs : std::max<size_t>(1, cuda / of_run);
     places_.assign(jobs, "");
-    if (jobs == 1 && args_.jobs == 0) return;
+    if (jobs == 1) return;
     const auto set = [&](const char* key, size_t value) {
       fixed.push_back(fmt::format("{}={}", key, value));
     };
     if (cuda > 1) {
-      std::vector<std::string> visible;
-      if (const char* given = std::getenv("CUDA_VISIBLE_DEVICES"); given != nullptr && *given != '\0') {
-        std::string_view rest = given;
-        for (size_t comma = 0; comma != rest.npos;
-             rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1)) {
-          comma = rest.find(',');
-          visible.emplace_back(rest.substr(0, comma));
-        }
-      }
-      for (size_t i = 0; i < jobs; ++i)
-        places_[i] = i % cuda < visible.size() ? visible[i % cuda] : std::to_string(i % cuda);
+      if (jobs * of_run > cuda)
+        throw Error(
+            PL_ERROR_CONFIG,
+            fmt::format("--jobs {}: with {} processes each, and there are {} devices", jobs, of_run, cuda));
+      const std::vector<std::string> visible = visible_devices(cuda);
+      for (size_t i = 0; i < jobs * of_run; ++i)
+        places_[i / of_run] += (i % of_run == 0 ? "" : ",") + visible[i];
     }
-    if (!config.options().launch.processes) set("launch.processes", 1);
-    if (!config.options().launch.threads) set("launch.threads", std::max<size_t>(1, devices.cores / jobs));
+    if (!launch.processes) set("launch.processes", 1);
+    if (!launch.threads) set("launch.threads", std::max<size_t>(1, devices.cores / (jobs * of_run)));
   }
 
   void add(const std::vector<Axis>& axes, const Values& values, const std::vector<std::string>& fixed,
@@ -245,6 +262,12 @@ class SweepRuns {
       std::vector<std::string> sets = fixed;
       for (size_t axis = 0; axis < axes.size(); ++axis) sets.push_back(axes[axis].key + "=" + values[axis]);
       if (args_.repeat > 1) sets.push_back(fmt::format("run.seed={}", seed + i));
+      for (const Trial& other : trials_)  // they would share a folder
+        if (other.name == name)
+          throw Error(PL_ERROR_CONFIG,
+                      fmt::format("two choices would be called {}: give each value once, and those that "
+                                  "differ in quotes or in / and _ alone in sweeps of their own",
+                                  name));
       const fs::path folder = base_ / name;
       sets.push_back("run.dir=\"" + from_start(folder).string() + "\"");
       const config::Config config = load(sets);  // says now what would be said then
@@ -287,12 +310,12 @@ class SweepRuns {
   }
 
   bool run_to(const std::vector<size_t>& points, uint64_t until, const std::string& what,
-              observe::Console& console) {
+              launch::SignalPipe& signals, observe::Console& console) {
     std::vector<Trial*> trials;
     for (const size_t point : points)
       for (uint64_t i = 0; i < args_.repeat; ++i)
         if (Trial& trial = trials_[point * args_.repeat + i]; trial.code == 0) trials.push_back(&trial);
-    const bool goes_on = run_parts(trials, until, places_, what, console);
+    const bool goes_on = run_parts(trials, until, places_, what, signals, console);
     for (size_t i = 0; i < trials_.size(); ++i)
       sweep_.points[i / args_.repeat].runs[i % args_.repeat].problem = trials_[i].problem;
     return goes_on;
@@ -303,6 +326,7 @@ class SweepRuns {
   std::vector<Trial> trials_;  // of each point, its seeds
   std::vector<std::string> places_;
   fs::path base_;
+  std::string note_;
   uint64_t steps_ = 0, every_ = 0;
 };
 

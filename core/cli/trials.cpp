@@ -66,9 +66,19 @@ class Part {
         {.command = command, .environment = environment, .output = output.fd(), .signals = signals});
   }
 
+  // One that is left, as something else has failed, saves what it has.
+  ~Part() {
+    if (has_ended_) return;
+    ::kill(child_, SIGTERM);
+    ::waitpid(child_, &status_, 0);
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
   // Stops it when it has come far enough. False: it has ended.
   bool goes_on() {
-    if (::waitpid(child_, &status_, WNOHANG) != 0) return false;
+    has_ended_ = ::waitpid(child_, &status_, WNOHANG) != 0;
+    if (has_ended_) return false;
     if (until_ > 0 && !stopping_ && steps() >= until_) {
       stopping_ = true;
       ::kill(child_, SIGTERM);
@@ -99,14 +109,13 @@ class Part {
   std::string log_;
   pid_t child_ = -1;
   int status_ = 0;
-  bool stopping_ = false, signalled_ = false;
+  bool stopping_ = false, signalled_ = false, has_ended_ = false;
 };
 
 }  // namespace
 
 bool run_parts(const std::vector<Trial*>& trials, uint64_t until, const std::vector<std::string>& places,
-               const std::string& what, observe::Console& console) {
-  launch::SignalPipe signals;
+               const std::string& what, launch::SignalPipe& signals, observe::Console& console) {
   std::vector<std::unique_ptr<Part>> running(places.size());
   bool signalled = false;
   for (size_t next = 0;;) {
@@ -140,16 +149,18 @@ bool run_parts(const std::vector<Trial*>& trials, uint64_t until, const std::vec
       part.reset();
     }
   }
+  for (const int signal : signals.take()) signalled |= signal != SIGCHLD;
   return !signalled;
 }
 
 bool run_in_turns(std::vector<Trial>& trials, unsigned rounds, observe::Console& console) {
+  launch::SignalPipe signals;
   for (unsigned round = 1; round <= rounds; ++round)
     for (Trial& trial : trials) {
       const bool last = round == rounds;
       if (trial.code != 0 || (!last && trial.steps == 0)) continue;
       if (!run_parts({&trial}, last ? 0 : trial.steps * round / rounds, {""},
-                     fmt::format("round {}/{}", round, rounds), console))
+                     fmt::format("round {}/{}", round, rounds), signals, console))
         return false;
     }
   return true;

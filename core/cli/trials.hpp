@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/launch/process.hpp"
 #include "core/observe/console.hpp"
 
 namespace pipeline::cli {
@@ -23,7 +24,7 @@ struct Trial {
 // is the value of CUDA_VISIBLE_DEVICES for what runs there, or "" for that of this process. `what`: this
 // part, for people. Returns false if a signal ended it, as below.
 bool run_parts(const std::vector<Trial*>& trials, uint64_t until, const std::vector<std::string>& places,
-               const std::string& what, observe::Console& console);
+               const std::string& what, launch::SignalPipe& signals, observe::Console& console);
 
 // Runs what has not run. In each round every trial goes on by its share of the steps and saves, so that what
 // else the machine does meets all alike. Output goes to FOLDER.log. Returns false if a signal ended it: what

@@ -44,6 +44,8 @@ inline void add_repeated(CLI::App& verb, const char* name, std::vector<std::stri
 
 // Adds --checkpoint.
 void add_checkpoint(CLI::App& verb, train::VerbArgs& args);
+// Adds --average and --ema.
+void add_means(CLI::App& verb, train::VerbArgs& args);
 
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {

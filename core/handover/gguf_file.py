@@ -31,11 +31,11 @@ class Family:
     norm_offset: float = 0.0  # added to the weights of all norms
     transposes: bool = False  # GPT-2's matrices are (in, out)
     windows: bool = False  # it knows windows of attention
-    key_length: bool = True  # of a head, where config.json has it
+    activation: str = "silu"
 
 
 FAMILIES = {
-    "gpt2": Family("gpt2", transposes=True, key_length=False),
+    "gpt2": Family("gpt2", transposes=True, activation="gelu_new"),
     "llama": Family("llama", turns_neighbours=True),
     "mistral": Family("llama", turns_neighbours=True),
     "smollm3": Family("smollm3", turns_neighbours=True),
@@ -43,8 +43,8 @@ FAMILIES = {
     "qwen3": Family("qwen3"),
     "olmo2": Family("olmo2"),
     "phi3": Family("phi3"),
-    "gemma2": Family("gemma2", norm_offset=1.0, windows=True),
-    "gemma3_text": Family("gemma3", norm_offset=1.0, windows=True),
+    "gemma2": Family("gemma2", norm_offset=1.0, windows=True, activation="gelu_pytorch_tanh"),
+    "gemma3_text": Family("gemma3", norm_offset=1.0, windows=True, activation="gelu_pytorch_tanh"),
 }
 
 # What llama.cpp calls how a text is cut before its merges, by the expression in tokenizer.json.
@@ -81,10 +81,14 @@ def llama3_factors(rope, width):
 def refuse_what_it_lacks(config, family):
     """llama.cpp would compute something else, and say nothing."""
     layers = config.get("num_hidden_layers", config.get("n_layer"))
-    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
-    if window and not family.windows and family.arch != "smollm3" and window < config["max_position_embeddings"]:
-        raise Problem(f"attention with a window of {window} tokens: llama.cpp has none for {config['model_type']}, and would attend to all. "
-                      f"Set max_position_embeddings to {window} in config.json, and use it for texts that are no longer")
+    uses_window = config.get("use_sliding_window", config["model_type"] in ("mistral", "phi3"))
+    if uses_window and (window := config.get("sliding_window")) and not family.windows and window < config["max_position_embeddings"]:
+        print(f"note: llama.cpp has no windows of attention for {config['model_type']}: it says the same of texts of up to {window} tokens (-c {window})")
+    activation = config.get("hidden_activation") or config.get("hidden_act") or config.get("activation_function")
+    if activation not in (None, family.activation):
+        raise Problem(f"the activation {activation}: llama.cpp computes {family.activation} for {config['model_type']}")
+    if (share := rope_of(config)[0].get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))) != 1.0:
+        raise Problem(f"partial_rotary_factor = {share}: has no form in GGUF here")
     if family.arch == "smollm3":
         ours = config.get("no_rope_layers") or [1] * layers
         if any(bool(rotates) != bool((i + 1) % 4) for i, rotates in enumerate(ours)):
@@ -190,7 +194,13 @@ def add_hyperparameters(writer, wanted):
         file.add_rope_scaling_type(gguf.RopeScalingType(kind))
         file.add_rope_scaling_factor(rope["factor"])
     if kind == "yarn":
-        file.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        file.add_rope_scaling_orig_ctx_len(rope.get("original_max_position_embeddings") or config["max_position_embeddings"])
+        for key, add in (("beta_fast", file.add_rope_scaling_yarn_beta_fast), ("beta_slow", file.add_rope_scaling_yarn_beta_slow)):
+            if rope.get(key) is not None:
+                add(rope[key])
+        if other := [key for key in ("attention_factor", "mscale", "mscale_all_dim") if rope.get(key) is not None] + (
+                [] if rope.get("truncate", True) else ["truncate"]):
+            raise Problem(f"positions by yarn with {', '.join(other)}: have no form in GGUF here")
     if kind == "llama3":
         factors = llama3_factors(rope, width)
         writer.add("rope_freqs.weight", factors.shape, lambda: factors, "f32")
@@ -199,7 +209,7 @@ def add_hyperparameters(writer, wanted):
         file.add_rope_scaling_orig_ctx_len(original)
         file.add_sliding_window(config.get("sliding_window") or 0)
         if kind == "longrope":
-            print(f"llama.cpp has one set of positions for a context, long where it is set (-c) to more than {original} tokens, and this model "
+            print(f"note: llama.cpp has one set of positions for a context, long where it is set (-c) to more than {original} tokens, and this model "
                   "one for each text: for short texts keep the context short")
             scale = config["max_position_embeddings"] / original
             file.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0)
@@ -210,15 +220,24 @@ def add_hyperparameters(writer, wanted):
         raise Problem(f"rope_type = {kind!r}: has no form in GGUF here")
     if family.windows and config.get("sliding_window"):
         file.add_sliding_window(config["sliding_window"])
-        if types := config.get("layer_types"):
-            usual = 2 if family.arch == "gemma2" else 6
-            if types != [("full" if (i + 1) % usual == 0 else "sliding") + "_attention" for i in range(writer.layers)]:
-                if family.arch == "gemma2":
-                    raise Problem("layer_types: llama.cpp has a window in every other layer of Gemma 2, from the first on, and this model others")
-                file.add_sliding_window_pattern([one == "sliding_attention" for one in types])
+        add_windows(writer, config.get("sliding_window_pattern") or (2 if family.arch == "gemma2" else 6))
     for key, add in (("attn_logit_softcapping", file.add_attn_logit_softcapping), ("final_logit_softcapping", file.add_final_logit_softcapping)):
         if config.get(key) is not None:
             add(config[key])
+
+
+def add_windows(writer, usual):
+    """Which layers attend to all: every so many-th, or those that layer_types names."""
+    def windows(every):
+        return [(i + 1) % every != 0 for i in range(writer.layers)]
+
+    types = writer.config.get("layer_types")
+    has = [one == "sliding_attention" for one in types] if types else windows(usual)
+    every = next((one for one in range(1, writer.layers + 2) if has == windows(one)), None)
+    if every is not None:
+        return writer.file.add_sliding_window_pattern(every)
+    print("note: layers have windows in an order of their own (layer_types), which llama.cpp knows since 2026: older ones say something else")
+    return writer.file.add_sliding_window_pattern(has)
 
 
 def pre_tokenizer_name(tokenizer, given):
@@ -393,9 +412,11 @@ def main(arguments=None):
         else:
             write_model(folder, output, args.type, args.pre)
     except (Problem, OSError) as error:
-        for left in (pathlib.Path(f"{output}.tmp"),):
-            left.unlink(missing_ok=True)
         return fail(error)
+    except KeyError as error:
+        return fail(f"{folder}: its config.json or tokenizer.json has no {error}")
+    finally:
+        pathlib.Path(f"{output}.tmp").unlink(missing_ok=True)
     print(f"written to {output}, {output.stat().st_size / 1e6:.1f} MB")
     return 0
 

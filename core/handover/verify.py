@@ -20,7 +20,6 @@ from folder import Problem, fail, np, read_json, tensors_of
 IN_FLOAT32 = 1e-3
 # llama.cpp takes GELU from a table of 16-bit numbers.
 IN_LLAMA_CPP = 5e-3
-KEPT = 8  # likeliest tokens at each place, whose log-probabilities are compared
 
 
 def packages(*names):
@@ -47,7 +46,7 @@ class Sample:
 
 class Table:
     def __init__(self):
-        self.rows, self.failed = [("compared", "with", "largest difference", "allowed", "")], False
+        self.rows, self.failed, self.untried = [("compared", "with", "largest difference", "allowed", "")], False, 0
 
     def add(self, what, where, difference, allowed, note=""):
         """difference, allowed: numbers, or texts; a number that is larger than allowed fails."""
@@ -56,11 +55,12 @@ class Table:
         show = lambda one: "-" if one is None else f"{one:.2g}" if isinstance(one, float) else str(one)  # noqa: E731
         self.rows.append((what, where, show(difference), show(allowed), "DIFFERS " + note if wrong else note or "same"))
 
-    def count(self, what, where, equal, of, note=""):
+    def count(self, what, where, equal, of):
         self.failed |= equal < of
-        self.rows.append((what, where, f"{of - equal} of {of}", "0", "DIFFERS " + note if equal < of else "same"))
+        self.rows.append((what, where, f"{of - equal} of {of}", "0", "DIFFERS" if equal < of else "same" if of > 0 else "none to compare"))
 
     def not_tried(self, where, why):
+        self.untried += 1
         self.rows.append(("", where, "", "", f"not tried: {why}"))
 
     def __str__(self):
@@ -68,21 +68,43 @@ class Table:
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in self.rows)
 
 
-def say(program, arguments, checkpoint, count):
-    """What this program says of the samples, by `pipeline predict`."""
-    with tempfile.TemporaryDirectory() as work:
-        table = pathlib.Path(work) / "samples.csv"
-        command = [program, "predict", *arguments, "--checkpoint", checkpoint, "--samples", str(count), "--output", str(table),
-                   "--set", "task.ask.show=logits"]
-        done = subprocess.run(command, capture_output=True, text=True)
+class Ours:
+    """This program, in float32 on the CPU, as the others are asked."""
+
+    EXACT = ["--set", "run.device=cpu", "--set", "train.precision=fp32", "--set", "train.frozen_precision=auto"]
+
+    def __init__(self, program, arguments, count):
+        self.program, self.arguments, self.count = program, arguments, count
+
+    def call(self, verb, *more):
+        done = subprocess.run([self.program, verb, *self.arguments, *self.EXACT, *more], capture_output=True, text=True)
         if done.returncode != 0:
-            raise Problem(f"pipeline predict has failed:\n{done.stderr.strip() or done.stdout.strip()}")
-        csv.field_size_limit(1 << 30)
-        with open(table, newline="", encoding="utf-8") as file:
-            samples = [Sample(row) for row in csv.DictReader(file)]
-    if not samples:
-        raise Problem("there are no samples to compare with: give the task data of its own")
-    return samples
+            raise Problem(f"pipeline {verb} has failed:\n{done.stderr.strip() or done.stdout.strip()}")
+
+    def say(self, *weights):
+        """What it says of the samples."""
+        with tempfile.TemporaryDirectory() as work:
+            table = pathlib.Path(work) / "samples.csv"
+            self.call("predict", *weights, "--samples", str(self.count), "--output", str(table), "--set", "task.ask.show=logits")
+            csv.field_size_limit(1 << 30)
+            with open(table, newline="", encoding="utf-8") as file:
+                samples = [Sample(row) for row in csv.DictReader(file)]
+        if not samples:
+            raise Problem("there are no samples to compare with: give the task data of its own")
+        return samples
+
+
+def distance_of_samples(a, b):
+    """Of two that this program gives of the same tokens. A token that the other does not have among its likeliest is less likely there than
+    the last of these."""
+    if a.tokens != b.tokens or a.ids.shape != b.ids.shape:
+        raise Problem(f"sample {a.id}: the checkpoint's tokenizer and the export's make different tokens of it")
+    worst = 0.0
+    for ids, values, other, there in zip(a.ids, a.log_p, b.ids, b.log_p):
+        known = dict(zip(other.tolist(), there.tolist()))
+        for token, value in zip(ids.tolist(), values.tolist()):
+            worst = max(worst, abs(value - known[token]) if token in known else value - min(known.values()))
+    return float(worst)
 
 
 def distance(sample, log_p):
@@ -160,7 +182,6 @@ def compare_transformers(table, folder, samples):
     ends = [(one, ended) for one, (written, ended) in zip(asked, texts) if written == one.written]
     table.count("where they end", name, sum(one.ended == ended for one, ended in ends), len(ends))
     told = [(one, theirs.prompt(one.asked)) for one in asked if one.asked]
-    told = [(one, prompt) for one, prompt in told if len(one.prompt) >= len(prompt)]  # the others were cut
     if told and "strftime_now" in str(theirs.tokenizer.chat_template):
         table.not_tried(f"{name}: tokens of the template", "it has the date of today")
     elif told:
@@ -170,7 +191,7 @@ def compare_transformers(table, folder, samples):
 def bound(kind, values):
     """How far a stored value may be from the one in the folder, by the definition of the type."""
     size = np.abs(values)
-    relative = {"F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
+    relative = {"F64": 2.0**-24, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
     if kind in relative:
         return size * relative[kind] + 2.0**-25
     blocks = size.reshape(-1, 32)
@@ -179,6 +200,27 @@ def bound(kind, values):
     # Half a step, and of those with a middle a whole one at the far end; the scale itself is rounded to float16.
     step = {"Q8_0": largest / 127 / 2, "Q5_0": largest / 16, "Q4_0": largest / 8, "Q5_1": spread / 31 / 2, "Q4_1": spread / 15 / 2}[kind]
     return (step + largest * 2.0**-9 + 1e-7).reshape(values.shape)
+
+
+def compare_weights(table, folder, ours, weights):
+    """Each tensor of the export with what the checkpoint has, which is written in float32 for it."""
+    arguments = ours.arguments[:]
+    if "--split" in arguments:  # which export does not take
+        del arguments[arguments.index("--split"):][:2]
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        whole = pathlib.Path(work) / "whole"
+        Ours(ours.program, arguments, 0).call("export", *weights, "--output", str(whole), "--set", "export.dtype=fp32")
+        expected, found = tensors_of(whole), tensors_of(folder)
+        if odd := sorted(expected.keys() ^ found.keys()):
+            raise Problem(f"{folder}: tensors that only one of it and the checkpoint has: {', '.join(odd)}")
+        worst = 0.0
+        for name, tensor in expected.items():
+            values, there = tensor.values(), found[name].values()
+            if values.shape != there.shape:
+                raise Problem(f"{folder}: {name} is {there.shape}, and {values.shape} in the checkpoint")
+            if found[name].dtype in ("F64", "F32", "F16", "BF16"):
+                worst = max(worst, float((np.abs(there - values) / bound(found[name].dtype, values)).max(initial=0)))
+    table.add("tensors, as a share of their rounding", "the checkpoint", worst, 1.0)
 
 
 def compare_gguf(table, folder, file):
@@ -256,6 +298,8 @@ def main(arguments=None):
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--ema", action="store_true")
+    parser.add_argument("--average", type=int)
     parser.add_argument("arguments", nargs="*")
     args = parser.parse_args(arguments)
     table = Table()
@@ -264,21 +308,26 @@ def main(arguments=None):
         if not folder.is_dir():
             raise Problem(f"{folder}: there is no such folder: run `pipeline export` first, or name it with --export")
         is_adapter = (folder / "adapter_config.json").is_file()
-        samples = say(args.program, args.arguments, args.checkpoint, args.samples)
+        means = ["--ema"] if args.ema else ["--average", str(args.average)] if args.average else []
+        ours = Ours(args.program, args.arguments, args.samples)
+        samples = ours.say("--checkpoint", args.checkpoint, *means)
         if not is_adapter:
-            read = say(args.program, args.arguments, str(folder), args.samples)
+            read = ours.say("--checkpoint", str(folder))
             types = {tensor.dtype for tensor in tensors_of(folder).values()}
             rounds = types != {"F32"}
-            table.add("log-probabilities", "the checkpoint", max(float(np.abs(a.log_p - np.where(a.ids == b.ids, b.log_p, a.log_p)).max())
-                                                                  for a, b in zip(samples, read)), None if rounds else IN_FLOAT32,
-                      f"rounded to {', '.join(sorted(types))}" if rounds else "")
+            table.add("log-probabilities", "the checkpoint", max(distance_of_samples(a, b) for a, b in zip(samples, read, strict=True)),
+                      None if rounds else IN_FLOAT32, f"rounded to {', '.join(sorted(types))}" if rounds else "")
+            compare_weights(table, folder, ours, ["--checkpoint", args.checkpoint, *means])
             samples = read
         needed = ["torch", "transformers"] + (["peft"] if is_adapter else [])
         if packages(*needed):
             compare_transformers(table, folder, samples)
         else:
             table.not_tried(needed[-1], f"{sys.executable} does not have it")
-        for file in sorted(folder.glob("*.gguf")) if not is_adapter else ():
+        for file in sorted(folder.glob("*.gguf")):
+            if is_adapter:
+                table.not_tried(f"gguf, {file.name}", "adapters are compared by peft alone")
+                continue
             if packages("gguf"):
                 compare_gguf(table, folder, file)
             else:
@@ -289,6 +338,10 @@ def main(arguments=None):
                 table.not_tried(f"llama.cpp, {file.name}", f"{sys.executable} does not have llama-cpp-python")
     except (Problem, OSError) as error:
         return fail(error)
+    except (KeyError, ValueError) as error:
+        return fail(f"{folder}: {type(error).__name__}: {error}")
+    if len(table.rows) == table.untried + 1:
+        return fail(f"nothing was compared:\n{table}")
     print(f"{folder}: {len(samples)} samples, {sum(len(one.tokens) for one in samples)} tokens\n{table}")
     print("The export is what it should be." if not table.failed else "The export DIFFERS.")
     return 1 if table.failed else 0

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,38 +26,26 @@ bool is_of_plugin(std::string_view key) {
 
 // Whether runs with different values of it are not meant to have the same losses.
 bool decides(std::string_view key) {
-  constexpr std::string_view kOfTheMachine[] = {"strategy.",
-                                                "backend.",
-                                                "plugins.",
-                                                "launch.",
-                                                "observe.",
-                                                "checkpoint.",
-                                                "evaluate.",
-                                                "export.",
-                                                "stage.",
-                                                "run.device",
-                                                "run.reproducible",
-                                                "run.dir",
-                                                "run.name",
-                                                "run.cache_dir",
-                                                "loader.workers",
-                                                "loader.processes",
-                                                "loader.prefetch",
-                                                "loader.pin_memory",
-                                                "train.micro_batch",
-                                                "train.accumulation_steps",
-                                                "train.activation_checkpointing",
-                                                "train.precision",
-                                                "train.frozen_precision",
-                                                "train.max_"};
-  return std::ranges::none_of(kOfTheMachine, [&](std::string_view start) { return key.starts_with(start); });
+  constexpr std::string_view kOthers[] = {"strategy.", "backend.", "plugins.", "launch.", "observe.",
+                                          "checkpoint.", "evaluate.", "export.", "stage.",
+                                          // run
+                                          "run.device", "run.reproducible", "run.dir", "run.name",
+                                          "run.cache_dir", "loader.workers", "loader.processes",
+                                          "loader.prefetch", "loader.pin_memory", "train.micro_batch",
+                                          "train.accumulation_steps", "train.activation_checkpointing",
+                                          "train.precision", "train.frozen_precision",
+                                          // what tasks show and score
+                                          "task.ask.", "task.generate.", "task.rouge."};
+  return std::ranges::none_of(kOthers, [&](std::string_view start) { return key.starts_with(start); });
 }
 
 std::string deciding_differences(const RunRecord& run, const RunRecord& reference) {
   std::string keys;
   for (const auto& [key, value] : run.options) {
     const auto other = reference.options.find(key);
-    if (other == reference.options.end() || other->second == value || !decides(key)) continue;
+    if (other == reference.options.end() || other->second == value) continue;
+    const bool is_diloco = value == "\"diloco\"" || other->second == "\"diloco\"";
+    if (!decides(key) && !(key == "strategy.plugin" && is_diloco)) continue;
     keys += (keys.empty() ? "" : ", ") + key;
   }
   return keys;
@@ -66,37 +55,35 @@ std::string shown(const RunRecord::Best& best) {
   return fmt::format("{} {:.6g} at step {}", best.metric, best.value, best.step);
 }
 
-// Which runs are better, where some have other options: by their best evaluations, or else by their last
-// losses.
+// Which runs are better, where some have other options: by their best evaluations, and behind them those
+// without one by their last losses.
 std::string ranked(const Comparison& comparison, bool is_brief) {
   struct Place {
     std::string name, shown;
+    bool is_evaluated;
     double value;
   };
   std::vector<Place> places;
   std::optional<RunRecord::Best> by;
-  bool all_evaluated = true, has_others = false;
+  bool has_others = false;
   for (size_t i = 0; i < comparison.runs.size(); ++i) {
     has_others |= comparison.verdicts[i].kind == LossVerdict::Kind::other;
-    const auto best = comparison.runs[i].best();
-    if (!by) by = best;
-    all_evaluated &= best && best->metric == by->metric;
+    if (!by) by = comparison.runs[i].best();
   }
   if (!has_others) return "";
   for (const RunRecord& run : comparison.runs) {
-    if (run.made != RunRecord::Made::yes || run.training.steps.empty()) continue;
     const std::vector<double>* const loss = run.training.find("loss");
-    if (all_evaluated)
-      places.push_back(
-          {run.name, shown(*run.best()), by->higher_is_better ? -run.best()->value : run.best()->value});
-    else if (loss != nullptr)
-      places.push_back({run.name, fmt::format("last loss {:.6g}", loss->back()), loss->back()});
+    if (run.made != RunRecord::Made::yes || loss == nullptr || loss->empty()) continue;
+    if (const auto best = run.best(); best && best->metric == by->metric)
+      places.push_back({run.name, shown(*best), true, by->higher_is_better ? -best->value : best->value});
+    else
+      places.push_back({run.name, fmt::format("last loss {:.6g}", loss->back()), false, loss->back()});
   }
   // What is no number comes last.
-  std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
-    return std::isnan(a.value) || std::isnan(b.value) ? !std::isnan(a.value) && std::isnan(b.value)
-                                                      : a.value < b.value;
-  });
+  const auto order = [](const Place& one) {
+    return std::tuple(!one.is_evaluated, std::isnan(one.value), std::isnan(one.value) ? 0 : one.value);
+  };
+  std::ranges::stable_sort(places, {}, order);
   if (places.empty()) return "";
   if (is_brief) return fmt::format("Best: {} ({}).", places[0].name, places[0].shown);
   std::string text = "Best first:";

@@ -194,19 +194,21 @@ std::optional<Json> shown_answers(const RunRecord& run) {
   const fs::path file = run.path / "train.log";
   std::error_code none;
   if (!is_there(file) || fs::file_size(file, none) > kMostBytes || none) return std::nullopt;
-  constexpr std::string_view kLevel = " info ";
   std::istringstream log(read_file(file));
   std::string head, text;
   bool is_within = false;
   for (std::string line; std::getline(log, line);) {
-    const size_t level = line.find(kLevel);
-    const bool begins = level != std::string::npos && level < 30;
-    const std::string said = begins ? line.substr(level + kLevel.size()) : line;
-    if (begins && said.starts_with("evaluation ")) {
+    // "2026-11-30 11:39:40.977 info evaluation after step 20:  loss 2"; a line without this goes on with the
+    // one before.
+    const bool begins =
+        line.size() > 24 && line[4] == '-' && line[7] == '-' && line[13] == ':' && line[16] == ':';
+    const std::string said = begins ? line.substr(std::min(line.find(' ', 24), line.size() - 1) + 1) : line;
+    const bool is_info = !begins || line.compare(24, 5, "info ") == 0;
+    if (begins && is_info && said.starts_with("evaluation ")) {
       head = said.substr(0, said.find(':'));
       text.clear();
       is_within = true;
-    } else if (is_within && (!begins || said.starts_with("  "))) {
+    } else if (is_within && is_info && (!begins || said.starts_with("  "))) {
       text += said + "\n";
     } else {
       is_within = false;

@@ -199,7 +199,7 @@ uint64_t RunRecord::processes() const {
 
 std::optional<RunRecord::Best> RunRecord::best() const {
   const auto found = summary.find("best");
-  if (found == summary.end()) return std::nullopt;
+  if (found == summary.end() || !found->is_object()) return std::nullopt;
   return Best{found->at("metric"), found->at("value"), found->at("step"), found->at("better") == "higher"};
 }
 

@@ -108,25 +108,26 @@ std::string last_checkpoint(const fs::path& folder) {
 
 bool comes_before(const fs::path& a, const fs::path& b) {
   const std::string &one = a.native(), &other = b.native();
-  const auto end_of_number = [](const std::string& text, size_t at) {
-    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
-    return at;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  // A number without the zeros before it; `at`: where it begins, and then what follows it.
+  const auto number = [&](const std::string& text, size_t& at) {
+    while (at < text.size() && text[at] == '0') ++at;
+    const size_t begin = at;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    return text.substr(begin, at - begin);
   };
-  for (size_t i = 0, j = 0; i < one.size() && j < other.size();) {
-    const size_t end = end_of_number(one, i), other_end = end_of_number(other, j);
-    if (end == i || other_end == j) {
+  size_t i = 0, j = 0;
+  while (i < one.size() && j < other.size()) {
+    if (!is_digit(one[i]) || !is_digit(other[j])) {
       if (one[i] != other[j]) return one[i] < other[j];
       ++i, ++j;
       continue;
     }
-    const size_t first = std::min(one.find_first_not_of('0', i), end - 1);
-    const size_t other_first = std::min(other.find_first_not_of('0', j), other_end - 1);
-    if (end - first != other_end - other_first) return end - first < other_end - other_first;
-    if (const int order = one.compare(first, end - first, other, other_first, other_end - other_first))
-      return order < 0;
-    i = end, j = other_end;
+    const std::string mine = number(one, i), theirs = number(other, j);
+    if (mine != theirs) return mine.size() != theirs.size() ? mine.size() < theirs.size() : mine < theirs;
   }
-  return one.size() < other.size() || (one.size() == other.size() && one < other);
+  if (i < one.size() || j < other.size()) return i == one.size();
+  return one < other;  // they differ in zeros
 }
 
 std::vector<fs::path> find_runs(const fs::path& folder) {

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-PointScore score_of(const std::vector<double>& values) {
-  PointScore score{.runs = values.size()};
+PointScore score_of(const SweptPoint& point, const std::vector<double>& values) {
+  PointScore score{.runs = values.size(), .is_whole = values.size() == point.runs.size()};
   for (const double value : values) score.mean += value / static_cast<double>(values.size());
   for (const double value : values) score.deviation += (value - score.mean) * (value - score.mean);
   score.deviation =
@@ -41,13 +41,14 @@ PointScore best_score(const SweptPoint& point, const std::string& figure) {
   for (const SweptRun& run : point.runs)
     if (const auto best = best_of(run); best && best->metric == figure && run.problem.empty())
       values.push_back(best->value);
-  return score_of(values);
+  return score_of(point, values);
 }
 
 std::string state_of(const SweptPoint& point) {
   for (const SweptRun& run : point.runs)
     if (!run.problem.empty())
-      return report::state_of(run.folder) == RunState::diverged ? "diverged" : "failed: " + run.problem;
+      return run.name +
+             (report::state_of(run.folder) == RunState::diverged ? " has diverged" : ": " + run.problem);
   if (point.stopped_at) return fmt::format("left at step {}", *point.stopped_at);
   for (const SweptRun& run : point.runs)
     if (report::state_of(run.folder) != RunState::finished) return "not finished";
@@ -66,12 +67,25 @@ std::string shown(const PointScore& score) {
          (score.runs > 1 ? fmt::format(" ± {:.2g}", score.deviation) : "");
 }
 
-// Whether two means are as near as chance may bring them: two standard errors of their difference (Welch).
+// The 0.975 quantile of Student's t.
+double t_quantile(double freedom) {
+  constexpr double kQuantiles[] = {12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23};
+  const auto whole = static_cast<size_t>(std::max(1.0, freedom));
+  return whole <= std::size(kQuantiles) ? kQuantiles[whole - 1] : 1.96 + 2.5 / freedom;
+}
+
+// Whether two means are as near as chance may bring them, in 95 of 100 cases (Welch's test).
 bool are_near(const PointScore& a, const PointScore& b) {
-  const auto error = [](const PointScore& one) {
-    return one.deviation * one.deviation / static_cast<double>(one.runs);
+  if (a.runs < 2 || b.runs < 2) return false;
+  const auto square = [](double x) { return x * x; };
+  const auto variance = [&](const PointScore& one) {
+    return square(one.deviation) / static_cast<double>(one.runs);
   };
-  return a.runs > 1 && b.runs > 1 && std::abs(a.mean - b.mean) <= 2 * std::sqrt(error(a) + error(b));
+  const double of_a = variance(a), of_b = variance(b), both = of_a + of_b;
+  if (both == 0) return a.mean == b.mean;
+  const double freedom = square(both) / (square(of_a) / static_cast<double>(a.runs - 1) +
+                                         square(of_b) / static_cast<double>(b.runs - 1));
+  return std::abs(a.mean - b.mean) <= t_quantile(freedom) * std::sqrt(both);
 }
 
 std::string verdict_of(const Sweep& sweep, const Ranking& ranking) {
@@ -88,7 +102,8 @@ std::string verdict_of(const Sweep& sweep, const Ranking& ranking) {
     return one.best.runs > 0 && one.point->stopped_at == first.point->stopped_at;
   };
   if (std::ranges::count_if(ranking.points, came_as_far) < 2) return text + " No other came as far.";
-  if (near.empty()) return text + " Those that came as far are worse by more than seeds differ.";
+  if (near.empty())
+    return text + " Those that came as far are worse by more than chance does, or have failed.";
   return text + fmt::format(" As good, as far as seeds tell: {}.", fmt::join(near, "; "));
 }
 
@@ -108,7 +123,7 @@ PointScore score_at(const SweptPoint& point, const std::string& figure, uint64_t
       break;
     }
   }
-  return score_of(values);
+  return score_of(point, values);
 }
 
 bool higher_is_better(const Sweep& sweep) {
@@ -120,6 +135,7 @@ bool higher_is_better(const Sweep& sweep) {
 
 bool ranks_before(const PointScore& a, const PointScore& b, bool higher_is_better) {
   if (a.runs == 0 || b.runs == 0) return a.runs > 0 && b.runs == 0;
+  if (a.is_whole != b.is_whole) return a.is_whole;
   return higher_is_better ? a.mean > b.mean : a.mean < b.mean;
 }
 

@@ -31,6 +31,7 @@ struct Sweep {
 // What a figure came to in the runs of a point. Runs without a value that is finite count for nothing.
 struct PointScore {
   size_t runs = 0;
+  bool is_whole = false;           // all of the point's have one
   double mean = 0, deviation = 0;  // of samples: over runs - 1
 };
 
@@ -38,7 +39,7 @@ struct PointScore {
 PointScore score_at(const SweptPoint& point, const std::string& figure, uint64_t step);
 // Whether larger values of the figure are better, by what the runs say of their best evaluation.
 bool higher_is_better(const Sweep& sweep);
-// Whether `a` ranks before `b`: a point that has a value before one that has none.
+// Whether `a` ranks before `b`: one whose runs all have a value comes before one of which some have failed.
 bool ranks_before(const PointScore& a, const PointScore& b, bool higher_is_better);
 
 struct RankedPoint {

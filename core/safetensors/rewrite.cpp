@@ -53,14 +53,14 @@ uint16_t bfloat16_of(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-float read_value(Dtype dtype, const std::byte* at) {
+double read_value(Dtype dtype, const std::byte* at) {
   const auto as = [at](auto value) {
     std::memcpy(&value, at, sizeof value);
     return value;
   };
   switch (dtype) {
     case Dtype::kF64:
-      return static_cast<float>(as(double{}));
+      return as(double{});
     case Dtype::kF32:
       return as(float{});
     case Dtype::kBF16:
@@ -112,15 +112,15 @@ class Converter {
     const size_t from_width = bytes_of(tensor.dtype), width = bytes_of(to);
     piece_.resize(count * width);
     for (size_t i = 0; i < count; ++i) {
-      const float value = read_value(tensor.dtype, tensor.data.data() + (first + i) * from_width);
-      const float written = write_value(to, value, piece_.data() + i * width);
+      const double value = read_value(tensor.dtype, tensor.data.data() + (first + i) * from_width);
+      const double written = write_value(to, static_cast<float>(value), piece_.data() + i * width);
       if (written == value || std::isnan(value)) continue;
       if (std::isinf(written))
         throw SafetensorsError(tensor.name + " has the value " + std::to_string(value) + ", which " +
                                std::string(dtype_name(to)) + " cannot have: its largest is " +
                                (to == Dtype::kF16 ? "65504" : "3.4e38"));
       ++done.rounded;
-      done.largest_change = std::max(done.largest_change, std::abs(double{written} - value));
+      done.largest_change = std::max(done.largest_change, std::abs(written - value));
     }
     return piece_;
   }

@@ -161,7 +161,7 @@ def check_types(work, folder):
         file.unlink()
     spoil(folder / "model.safetensors", -1)
     code, printed = work.verify("qwen3", folder)
-    assert code == 1 and printed.count("DIFFERS") == 2, printed
+    assert code == 1 and printed.count("DIFFERS") == 3, printed
     print("types: verified, and what is spoilt is found")
 
 
@@ -175,8 +175,10 @@ def check_refusals(work, folder):
         assert code == 1 and not list(folder.glob("*.tmp")), printed
         return printed
 
-    assert "attention with a window of 20 tokens" in refused({"use_sliding_window": True, "sliding_window": 20})
+    assert "yarn with truncate" in refused({"rope_parameters": dict(YARN, truncate=False)})
     assert "'dynamic'" in refused({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 500.0}})
+    assert "the activation gelu" in refused({"hidden_act": "gelu"})
+    assert "partial_rotary_factor = 0.5" in refused({"partial_rotary_factor": 0.5})
     assert "model_type is 't5'" in refused({"model_type": "t5"})
     assert "no row for" in refused({"vocab_size": 300})
     print("refusals: as they should be")

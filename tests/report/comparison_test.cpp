@@ -256,7 +256,7 @@ TEST_F(States, TheBestEvaluationIsShownAndSortedBy) {
 }
 
 TEST(RunNames, AreSortedByTheirNumbers) {
-  const std::vector<fs::path> sorted{"a", "a-2", "a-02", "a-10/b", "a-10/c-1", "a-10/c-12", "b", "b0", "b1"};
+  const std::vector<fs::path> sorted{"a", "a-02", "a-2", "a-10/b", "a-10/c-1", "a-10/c-12", "b", "b0", "b1"};
   std::vector<fs::path> names(sorted.rbegin(), sorted.rend());
   std::ranges::sort(names, comes_before);
   EXPECT_EQ(names, sorted);

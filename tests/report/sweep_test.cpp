@@ -91,11 +91,19 @@ TEST_F(Sweeps, AFailedRunCountsForNothing) {
   SweptPoint failed = point("a", {1});
   failed.runs[0].problem = "exited with code 2";
   const Ranking ranking = rank({{"k"}, "loss", {failed, point("b", {2})}});
-  EXPECT_EQ(ranking.points[1].state, "failed: exited with code 2");
+  EXPECT_EQ(ranking.points[1].state, "a-0: exited with code 2");
   EXPECT_EQ(ranking.points[1].best.runs, 0U);
   folder_.write("a-0/diverged.txt", "");
   std::filesystem::remove(folder_ / "a-0/finished.txt");
-  EXPECT_EQ(rank({{"k"}, "loss", {failed}}).points[0].state, "diverged");
+  EXPECT_EQ(rank({{"k"}, "loss", {failed}}).points[0].state, "a-0 has diverged");
+}
+
+// Chance decides which of the seeds survives.
+TEST_F(Sweeps, AChoiceOfWhichSomeRunsHaveFailedRanksBehindTheOthers) {
+  SweptPoint failed = point("a", {1, 1});
+  failed.runs[1].problem = "exited with code 2";
+  const Sweep sweep{{"k"}, "loss", {failed, point("b", {2, 2.1})}};
+  EXPECT_THAT(order(rank(sweep)), ElementsAre("b", "a"));
 }
 
 RunRecord with_best(const std::string& name, const std::vector<double>& losses, const std::string& options,
@@ -103,6 +111,13 @@ RunRecord with_best(const std::string& name, const std::vector<double>& losses, 
   RunRecord run = tests::record_of(name, losses, 1, 1, options);
   run.summary["best"] = {{"metric", "loss"}, {"value", best}, {"step", 2}, {"better", "lower"}};
   return run;
+}
+
+TEST(RunsOfOtherOptions, ThatWereNotEvaluatedComeBehindThoseThatWere) {
+  const std::string lr = "[optimizer]\nlr = ";
+  const Comparison comparison = compare(
+      {tests::record_of("a", {2, 0.1}, 1, 1, lr + "0.1\n"), with_best("b", {2, 0.5}, lr + "0.2\n", 0.7)}, 0);
+  EXPECT_EQ(conclusion(comparison, /*is_brief=*/true), "Best: b (loss 0.7 at step 2).");
 }
 
 // Two learning rates are two runs, and neither is wrong.

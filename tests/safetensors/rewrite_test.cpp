@@ -99,6 +99,20 @@ TEST_F(Rewrite, AValueThatFloat16CannotHaveIsNamed) {
               HasSubstr("a has the value 70000.000000, which F16 cannot have: its largest is 65504"));
 }
 
+TEST_F(Rewrite, WiderNumbersAreRoundedAndCountedToo) {
+  const auto rewritten = [&](double value) {
+    const std::vector<double> values{value};
+    Writer writer(file().string());
+    writer.declare("x", Dtype::kF64, {1});
+    writer.write("x", std::as_bytes(std::span(values)));
+    writer.finish();
+    return rewrite(file(), Dtype::kF32, kNoLimit);
+  };
+  EXPECT_EQ(rewritten(0.5).rounded, 0U);
+  EXPECT_EQ(rewritten(0.1).rounded, 1U);
+  EXPECT_THAT(message_of<SafetensorsError>([&] { rewritten(1e300); }), HasSubstr("which F32 cannot have"));
+}
+
 TEST_F(Rewrite, ShardsHaveAnIndexAndTheSameTensors) {
   write({{"a", {1, 2}}, {"b", {3, 4, 5, 6}}, {"c", {7}}, {"d", {8}}});
   rewrite(file(), std::nullopt, 12);

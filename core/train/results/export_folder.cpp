@@ -19,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kWhole = "model.safetensors";  // which others find in shards, too
+
 // Of all files below, those that `is_one` takes, sorted.
 template <class IsOne>
 std::vector<fs::path> files_below(const fs::path& folder, IsOne&& is_one) {
@@ -53,6 +55,11 @@ Json read_json(const fs::path& file) {
   return is_there(file) ? Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
 }
 
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 // How others load the folder, and what hubs call it.
 struct Use {
   std::string library, tag, code;
@@ -64,7 +71,7 @@ Use use_of(const fs::path& folder) {
                                                               {"TOKEN_CLS", "ForTokenClassification"},
                                                               {"FEATURE_EXTRACTION", "ForFeatureExtraction"}};
     const auto kind =
-        std::ranges::find(kKinds, adapter.value("task_type", ""), [](const auto& one) { return one.first; });
+        std::ranges::find(kKinds, text_of(adapter, "task_type"), [](const auto& one) { return one.first; });
     return {"peft", "",
             fmt::format("from peft import {0}\nmodel = {0}.from_pretrained(FOLDER)",
                         std::string("AutoPeftModel") + (kind == std::end(kKinds) ? "" : kind->second))};
@@ -135,7 +142,7 @@ std::string small_tables(const fs::path& folder) {
   return text;
 }
 
-std::string figures_of(const fs::path& run_dir) {
+std::string figures_of(const fs::path& run_dir, const std::string& checkpoint) {
   std::string text;
   std::vector<fs::path> files;
   std::error_code none;
@@ -146,6 +153,7 @@ std::string figures_of(const fs::path& run_dir) {
   for (const fs::path& file : files) {
     const Json evaluation = read_json(file);
     if (!evaluation.is_object() || !evaluation.value("figures", Json()).is_object()) continue;
+    if (fs::path(text_of(evaluation, "checkpoint")).filename() != fs::path(checkpoint).filename()) continue;
     text += fmt::format(
         "\nSplit `{}`, {} samples, of the weights after step {}:\n\n| figure | value |\n| --- | --- |\n",
         file.stem().string().substr(std::string_view("evaluation-").size()),
@@ -179,8 +187,9 @@ void convert_export(const fs::path& folder, const config::ExportOptions& options
   safetensors::Rewritten all;
   try {
     for (const fs::path& file : weights) {
-      const safetensors::Rewritten one = safetensors::rewrite(
-          file, as_written ? std::nullopt : std::optional(dtype), options.shard_size * 1'000'000);
+      const safetensors::Rewritten one =
+          safetensors::rewrite(file, as_written ? std::nullopt : std::optional(dtype),
+                               file.filename() == kWhole ? options.shard_size * 1'000'000 : UINT64_MAX);
       all.values += one.values;
       all.rounded += one.rounded;
       all.largest_change = std::max(all.largest_change, one.largest_change);
@@ -230,7 +239,7 @@ void write_model_card(const fs::path& folder, const ModelCard& card) {
   if (!card.data.empty()) text += fmt::format("| data | {} |\n", card.data);
   if (!card.data_fingerprint.empty())
     text += fmt::format("| its content's hash | `{}` |\n", card.data_fingerprint);
-  if (const std::string figures = figures_of(card.run_dir); !figures.empty())
+  if (const std::string figures = figures_of(card.run_dir, card.weights); !figures.empty())
     text += "\n## Figures\n" + figures;
   if (const fs::path config = card.run_dir / "config.toml"; is_there(config))
     text += "\n## Options\n\n```toml\n" + set_options(read_file(config)) + "```\n";

@@ -13,10 +13,10 @@ namespace pipeline::train {
 // What a model's card says of where it comes from. Empty: not known.
 struct ModelCard {
   std::string name, task;  // "summarization 1.0.0"
-  std::string weights;     // "step 1200 of runs/summarization"
+  std::string weights;     // "runs/summarization/checkpoints/step-00001200, moving average"
   std::vector<std::string> bases;
   std::string data, data_fingerprint;
-  std::filesystem::path run_dir;  // whose evaluations and config.toml it shows
+  std::filesystem::path run_dir;  // whose evaluations of these weights and config.toml it shows
 };
 
 // Rounds and cuts the safetensors files of `folder` as the options say, and says so; its config.json follows.

@@ -237,9 +237,11 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
 ModelCard card_of(Session& session, const Loaded& loaded, const InferenceArgs& args) {
   ModelCard card{.name = session.config().options().run.name,
                  .task = session.task_plugin().name() + " " + session.task_plugin().version(),
-                 .weights = loaded.checkpoint ? fmt::format("step {} of the run", loaded.step) : loaded.path,
+                 .weights = loaded.path,
                  .data_fingerprint = session.task().data_fingerprint(),
                  .run_dir = args.folder};
+  if (loaded.checkpoint)  // RUN/checkpoints/step-N; perhaps of another run, or of an earlier stage
+    card.run_dir = fs::path(loaded.checkpoint->path()).parent_path().parent_path();
   if (card.name.empty()) card.name = args.folder.filename().string();
   const config::PluginConfig& options = session.task_config();
   if (const std::string& base = session.options().train.init_from; is_foreign(base))

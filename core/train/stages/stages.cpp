@@ -183,8 +183,10 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
           .split = args.split,
           .samples = args.samples,
           .folder = folder,
-          .output = args.asked && args.output.empty() ? folder / "asked.csv"
-                                                      : without_trailing_slash(from_start(args.output))};
+          .output = !args.output.empty() ? without_trailing_slash(from_start(args.output))
+                    : args.asked         ? folder / "asked.csv"
+                    : args.samples > 0   ? folder / "samples.csv"
+                                         : fs::path()};
 }
 
 }  // namespace

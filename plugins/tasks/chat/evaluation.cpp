@@ -17,6 +17,9 @@ std::string Chat::messages_of(const TokenSample& sample) const {
   Conversation asked = conversation_of(sample);
   if (asked.is_plain_text()) return "";
   if (asked.turns.back().is_assistant()) asked.turns.pop_back();
+  // Of one that was cut, to make room, a template would make something else.
+  constexpr int64_t kAnyLength = int64_t{1} << 40;
+  if (make_prompt(asked, asked.turns.size(), *format_, kAnyLength, 0) != question(sample).prompt) return "";
   return asked.variables().dump();
 }
 

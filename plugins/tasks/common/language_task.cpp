@@ -2,9 +2,6 @@
 
 #include <pipeline/torch/tensor.hpp>
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
-
 #include <nlohmann/json.hpp>
 
 #include "files/data_errors.hpp"
@@ -229,10 +226,9 @@ std::vector<std::string> logits_row(const Said& said, const language::LanguageMo
   const auto count = static_cast<int64_t>(said.tokens.size());
   const std::vector<int64_t> targets(said.tokens.size(), 0);
   const language::PackedBatch batch = batch_on(model.device(), transformer::pack({said.tokens}, {targets}));
-  const at::Tensor rows = at::arange(count, at::TensorOptions(at::kLong).device(model.device()));
-  const at::Tensor log_p = model.logits(batch, rows, options.compute).to(at::kDouble).log_softmax(-1);
-  const auto [values, ids] = log_p.topk(std::min(kLikeliest, log_p.size(-1)));
-  const at::Tensor values_here = values.cpu(), ids_here = ids.cpu();
+  const transformer::LikeliestTokens likeliest =
+      model.likeliest_tokens(batch, options.compute, model.config().vocab_size, kLikeliest, 1);
+  const at::Tensor values_here = likeliest.log_p.cpu(), ids_here = likeliest.ids.cpu();
   nlohmann::json places = nlohmann::json::array();
   for (int64_t row = 0; row < count; ++row) {
     nlohmann::json& place = places.emplace_back();

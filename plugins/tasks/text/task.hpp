@@ -153,7 +153,7 @@ class TextTask : public common::LanguageTask<ConfigT, BatchT> {
   virtual void score(const Answered& one, EvaluationSink& sink) const = 0;
   virtual size_t longest_line() const { return std::string::npos; }     // in the log
   virtual std::vector<std::string> row(const Answered& one) const = 0;  // of a prediction
-  // What is asked in a sample, as chat templates read it; "": it is no conversation.
+  // What is asked in a sample, as chat templates read it; "": it is no conversation, or one that is cut.
   virtual std::string messages_of(const stores::TokenSample& /*sample*/) const { return ""; }
   // Whether predictions are what the model says of tokens: common::logits_columns().
   bool shows_logits() const {
