@@ -143,13 +143,26 @@ void add_verify(CLI::App& app, Action& action) {
       ->check(at_least(1))
       ->capture_default_str();
   verb->footer(
-      "Example:\n  pipeline export configs/chat.toml\n  pipeline verify configs/chat.toml\n\nCompared are "
+      "Example:\n  pipeline export configs/chat.toml\n  pipeline verify configs/chat.toml\n  pipeline verify "
+      "runs/chat/export\n\nCompared are "
       "log-probabilities, greedy answers, where they end, and the tokens of the chat template: with\n"
       "transformers or peft, and for each .gguf file in the folder with gguf and llama-cpp-python, as far as "
       "Python\nhas them (PIPELINE_PYTHON, the active environment's, or python3). Exit codes: 0 the same, 1 "
       "not.");
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
+    if (fs::is_directory(args->file)) {  // RUN/export, whose run is not far
+      const fs::path export_folder = from_start(args->file),
+                     config = export_folder.parent_path() / "config.toml";
+      if (!fs::exists(config))
+        throw Error(
+            PL_ERROR_CONFIG,
+            fmt::format("{}: there is no config.toml beside it: give the run's configuration, and this "
+                        "folder with --export",
+                        args->file));
+      verb_args->output = export_folder;
+      args->file = config;
+    }
     return verify_export(*args, *verb_args, *samples);
   });
 }

@@ -324,6 +324,7 @@ def main(arguments=None):
             compare_transformers(table, folder, samples)
         else:
             table.not_tried(needed[-1], f"{sys.executable} does not have it")
+        table.not_tried("vllm", "it is not loaded here")
         for file in sorted(folder.glob("*.gguf")):
             if is_adapter:
                 table.not_tried(f"gguf, {file.name}", "adapters are compared by peft alone")

@@ -56,15 +56,16 @@
     by("overview").className = runs.length > 1 ? "" : "facts";
     if (told) fill(by("overview").querySelector("table"), runs.length > 1 ? data.overview : data.overview.slice(1));
     by("runs").hidden ||= told && runs.length === 1;  // of which all is said
-    const rate = (run) => (run.throughput ? `${number(run.throughput)} ${run.unit}` : "");
+    const few = {notation: "compact", maximumSignificantDigits: 3};
+    const rate = (run) => (run.throughput ? `${run.throughput.toLocaleString("en", few)} ${run.unit}` : "");
     const best = (run) => {
       const {best} = run.summary || {};
-      return best ? `${best.metric} ${number(best.value)} at ${number(best.step)}` : "";
+      return best ? `${best.metric} ${Number(best.value.toPrecision(4))} at ${number(best.step)}` : "";
     };
     // How fast each is beside the first is of interest where they are compared.
     const beside = (...cells) => (data.compared ? cells : []);
     fill(by("runs").querySelector("table"), [
-         ["run", right("processes"), right("steps"), right("last loss"), right("best evaluation"), right("per second"),
+         ["run", right("processes"), right("steps"), right("last loss"), right("best"), right("per second"),
           ...beside(right("speed"), right("efficiency")), right("memory a rank"), data.compared ? "loss against the reference" : "device"],
          ...runs.map((run, i) => [
            {text: run.name, colour: colour(i)}, right(run.processes || ""),
