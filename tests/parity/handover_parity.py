@@ -12,8 +12,6 @@ import random
 import sys
 import tempfile
 
-import tokenizer_kinds
-import tokenizer_samples
 from comparison import run, started
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../core/handover"))
@@ -45,6 +43,7 @@ BEGINS = {"llama3": "<|begin_of_text|>", "pieces": "<s>"}
 
 def pieces(vocab_size):
     """BPE in the form that SentencePiece's becomes."""
+    import tokenizer_samples
     from tokenizers import Tokenizer, decoders, models, normalizers, trainers
 
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
@@ -58,6 +57,7 @@ def pieces(vocab_size):
 
 
 def write_model(folder, name):
+    import tokenizer_kinds
     import tokenizers
     import torch
     import transformers
