@@ -312,7 +312,8 @@ def main(arguments=None):
         ours = Ours(args.program, args.arguments, args.samples)
         samples = ours.say("--checkpoint", args.checkpoint, *means)
         if not is_adapter:
-            read = ours.say("--checkpoint", str(folder))
+            # A run's own config.toml has "" where the tokenizer is that of the weights.
+            read = ours.say("--checkpoint", str(folder), "--set", f"task.tokenizer.path={json.dumps(str(folder.resolve()))}")
             types = {tensor.dtype for tensor in tensors_of(folder).values()}
             rounds = types != {"F32"}
             table.add("log-probabilities", "the checkpoint", max(distance_of_samples(a, b) for a, b in zip(samples, read, strict=True)),
