@@ -55,7 +55,7 @@ void write_values(const plugins::PieceReader& read, const std::vector<pl_paramet
 
 constexpr std::string_view kReadme = R"(# {task} after step {step}
 
-`model.safetensors` has its parameters in float32, by the names that the task gives them. In Python:
+`model.safetensors` has its parameters, by the names that the task gives them. In Python:
 
 ```python
 from safetensors.torch import load_file
