@@ -411,8 +411,10 @@ def main(arguments=None):
             write_adapter(folder, output, args.type, args.base)
         else:
             write_model(folder, output, args.type, args.pre)
-    except (Problem, OSError) as error:
+    except Problem as error:
         return fail(error)
+    except OSError as error:  # numpy has no other words for a full disk than how much was written
+        return fail(f"{output}: cannot be written from {folder}: {error}")
     except KeyError as error:
         return fail(f"{folder}: its config.json or tokenizer.json has no {error}")
     finally:
