@@ -1,14 +1,11 @@
 // The verbs that hand a model over to other programs. Python does the work, with the packages of those
 // programs: core/handover/.
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
@@ -27,64 +24,28 @@ std::vector<std::string> script_command(const std::string& script,
   return command;
 }
 
-std::vector<char*> words_of(std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (std::string& word : command) words.push_back(word.data());
-  words.push_back(nullptr);
-  return words;
-}
-
-[[noreturn]] void refuse_interpreter(const std::string& interpreter, int error) {
-  throw Error(
-      PL_ERROR_CONFIG,
-      fmt::format("{} cannot be started: {}; name a Python with PIPELINE_PYTHON, or activate its environment",
-                  interpreter, std::strerror(error)));
-}
-
-// Goes on as a script of core/handover/ in the user's Python, which gets this process's signals.
-[[noreturn]] int become(const std::string& script, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = script_command(script, arguments);
-  ::execvp(command.front().c_str(), words_of(command).data());
-  refuse_interpreter(command.front(), errno);
-}
-
 }  // namespace
 
-int verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint64_t samples) {
+void verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint64_t samples,
+                   const std::string& gguf) {
   const config::Config config = args.load();
-  fs::path folder = verb_args.output;
-  if (folder.empty()) folder = train::result_folder(config) / "export";
   std::vector<std::string> words{"--program",    program().prefix / "bin/pipeline",
-                                 "--folder",     as_shown(folder),
+                                 "--folder",     as_shown(train::export_folder(config, verb_args)),
                                  "--samples",    std::to_string(samples),
-                                 "--checkpoint", verb_args.checkpoint,
-                                 "--",           args.file};
-  const auto before_file = words.end() - 2;
+                                 "--checkpoint", verb_args.checkpoint};
   if (verb_args.ema)
-    words.insert(before_file, "--ema");
+    words.emplace_back("--ema");
   else if (verb_args.average > 1)
-    words.insert(before_file, {"--average", std::to_string(verb_args.average)});
-  const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) words.insert(words.end(), {option, value});
-  };
-  for (const std::string& set : args.sets) add("--set", set);
-  for (const std::string& path : args.plugin_paths) add("--plugin-path", path);
-  add("--stage", args.stage);
-  add("--split", verb_args.split);
-  become("verify.py", words);
+    words.insert(words.end(), {"--average", std::to_string(verb_args.average)});
+  if (!gguf.empty()) words.insert(words.end(), {"--gguf", gguf});
+  words.emplace_back("--");
+  std::ranges::move(args.words(), std::back_inserter(words));
+  if (!verb_args.split.empty()) words.insert(words.end(), {"--split", verb_args.split});
+  become_python(script_command("verify.py", words));
 }
 
-int write_gguf(const std::string& folder, const std::string& type) {
-  std::vector<std::string> command = script_command("gguf_file.py", {folder, "--type", type});
-  pid_t child = -1;
-  if (const int error = ::posix_spawnp(&child, command.front().c_str(), nullptr, nullptr,
-                                       words_of(command).data(), environ);
-      error != 0)
-    refuse_interpreter(command.front(), error);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kFailed;
+void write_gguf(const std::string& folder, const std::string& type) {
+  become_python(script_command("gguf_file.py", {folder, "--type", type}));
 }
 
 void add_gguf(CLI::App& app, Action& action) {
@@ -111,15 +72,15 @@ void add_gguf(CLI::App& app, Action& action) {
       ->type_name("FOLDER");
   verb->footer(
       "Example:\n  pipeline gguf runs/chat/export --type q8_0\n\nIt runs in Python (PIPELINE_PYTHON, the "
-      "active "
-      "environment's, or python3), with the package gguf. Other\ntypes, such as q4_k_m, are made of f16 by "
-      "llama.cpp's own llama-quantize.");
+      "active environment's, or python3), with the package gguf. Other\ntypes, such as q4_k_m, are made of "
+      "f16 "
+      "by llama.cpp's own llama-quantize.");
   when_chosen(*verb, action, [=]() -> int {
     std::vector<std::string> words{args->folder, "--type", args->type};
     for (const auto& [option, value] :
          {std::pair("--output", args->output), {"--pre", args->pre}, {"--base", args->base}})
       if (!value.empty()) words.insert(words.end(), {option, value});
-    become("gguf_file.py", words);
+    become_python(script_command("gguf_file.py", words));
   });
 }
 
@@ -144,12 +105,12 @@ void add_verify(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->footer(
       "Example:\n  pipeline export configs/chat.toml\n  pipeline verify configs/chat.toml\n  pipeline verify "
-      "runs/chat/export\n\nCompared are "
-      "log-probabilities, greedy answers, where they end, and the tokens of the chat template: with\n"
+      "runs/chat/export\n\nCompared are log-probabilities, greedy answers, where they end, and the tokens of "
+      "the chat template: with\n"
       "transformers or peft, and for each .gguf file in the folder with gguf and llama-cpp-python, as far as "
       "Python\nhas them (PIPELINE_PYTHON, the active environment's, or python3). Exit codes: 0 the same, 1 "
       "not.");
-  when_chosen(*verb, action, [=] {
+  when_chosen(*verb, action, [=]() -> int {
     verb_args->output = *output;
     if (fs::is_directory(args->file)) {  // RUN/export, whose run is not far
       const fs::path export_folder = from_start(args->file),
@@ -163,7 +124,7 @@ void add_verify(CLI::App& app, Action& action) {
       verb_args->output = export_folder;
       args->file = config;
     }
-    return verify_export(*args, *verb_args, *samples);
+    verify_export(*args, *verb_args, *samples);
   });
 }
 

@@ -46,16 +46,21 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   std::vector<std::string> command{task.interpreter, program().prefix / "lib/pipeline/python",
                                    "--task=" + task.file, "--class=" + task.of_class};
   command.insert(command.end(), program().arguments.begin(), program().arguments.end());
+  become_python(std::move(command), "task.python = ");
+}
+
+}  // namespace
+
+void become_python(std::vector<std::string> command, std::string_view named_by) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words.front(), words.data());
-  throw Error(PL_ERROR_CONFIG, fmt::format("task.python = {}: cannot be started: {}; name the Python that "
-                                           "has your packages, or activate its environment",
-                                           task.interpreter, std::strerror(errno)));
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("{}{}: cannot be started: {}; name the Python that has your packages, or "
+                          "activate its environment",
+                          named_by, command.front(), std::strerror(errno)));
 }
-
-}  // namespace
 
 std::string default_interpreter() {
   if (const char* given = std::getenv("PIPELINE_PYTHON"); given && *given) return given;

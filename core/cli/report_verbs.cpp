@@ -106,14 +106,12 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
         continue;
       }
       trial.folder = base / trial.name;
-      std::vector<std::string> sets = args.sets;
-      sets.push_back("run.dir=\"" + trial.folder.string() + "\"");
+      ConfigArgs run = one;
+      run.sets.push_back("run.dir=\"" + trial.folder.string() + "\"");
       if (!strategy.empty())
-        for (std::string& set : strategy_sets(strategy)) sets.push_back(std::move(set));
-      if (count > 0) sets.push_back("launch.processes=" + std::to_string(count));
-      for (const std::string& set : sets) trial.arguments.insert(trial.arguments.end(), {"--set", set});
-      for (const std::string& path : args.plugin_paths)
-        trial.arguments.insert(trial.arguments.end(), {"--plugin-path", path});
+        for (std::string& set : strategy_sets(strategy)) run.sets.push_back(std::move(set));
+      if (count > 0) run.sets.push_back("launch.processes=" + std::to_string(count));
+      trial.arguments = run.words();
       if (!config.has_stages()) trial.steps = config.options().train.max_steps.value_or(0);
       folders.push_back(stage.empty() ? trial.folder : trial.folder / stage);
       trials.push_back(std::move(trial));

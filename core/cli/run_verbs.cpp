@@ -124,11 +124,9 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
     const int code = with_workspace(
         *args, one_process, [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
     if (code != kDone || !exports || launch::rank_in_environment() > 0) return code;
-    const fs::path folder =
-        verb_args->output.empty() ? train::result_folder(args->load()) / "export" : verb_args->output;
-    if (const int written = gguf->empty() ? kDone : write_gguf(folder, *gguf); written != kDone)
-      return written;
-    return *verifies ? verify_export(*args, *verb_args) : kDone;
+    if (*verifies) verify_export(*args, *verb_args, 4, *gguf);
+    if (!gguf->empty()) write_gguf(train::export_folder(args->load(), *verb_args), *gguf);
+    return code;
   });
 }
 

@@ -168,7 +168,7 @@ class SweepRuns {
     if (axes.empty() && args.repeat < 2)
       throw Error(PL_ERROR_CONFIG,
                   "there is one run to make: give --set KEY=VALUE,VALUE with several values, or --repeat");
-    const config::Config config = load(fixed);
+    const config::Config config = with(fixed).load();
     base_ = args.folder.empty() ? train::run_dir(config).string() + "-sweep" : args.folder;
     steps_ = config.options().train.max_steps.value_or(0);
     every_ = config.options().evaluate.every;
@@ -193,10 +193,10 @@ class SweepRuns {
       // Behind the next step the evaluation is on record, too.
       if (!run_to(left, rung + 1, fmt::format("to step {}", rung), signals, console)) return false;
       const bool higher = report::higher_is_better(sweep_);
-      std::ranges::stable_sort(left, [&](size_t a, size_t b) {
-        return report::ranks_before(report::score_at(sweep_.points[a], sweep_.figure, rung),
-                                    report::score_at(sweep_.points[b], sweep_.figure, rung), higher);
-      });
+      std::vector<report::PointScore> scores(sweep_.points.size());
+      for (const size_t i : left) scores[i] = report::score_at(sweep_.points[i], sweep_.figure, rung);
+      std::ranges::stable_sort(
+          left, [&](size_t a, size_t b) { return report::ranks_before(scores[a], scores[b], higher); });
       const size_t kept = (left.size() + 1) / 2;
       for (size_t i = kept; i < left.size(); ++i) sweep_.points[left[i]].stopped_at = rung;
       console.line(fmt::format("after step {}: {} of {} go on", rung, kept, left.size()));
@@ -216,12 +216,12 @@ class SweepRuns {
   }
 
  private:
-  config::Config load(const std::vector<std::string>& sets) const {
+  ConfigArgs with(const std::vector<std::string>& sets) const {
     ConfigArgs one;
     one.file = args_.file;
     one.sets = sets;
     one.plugin_paths = args_.plugin_paths;
-    return one.load();
+    return one;
   }
 
   // One run a device where there are several, or a process's device each; on the CPU --jobs at a time, each
@@ -270,16 +270,15 @@ class SweepRuns {
                                   name));
       const fs::path folder = base_ / name;
       sets.push_back("run.dir=\"" + from_start(folder).string() + "\"");
-      const config::Config config = load(sets);  // says now what would be said then
+      const ConfigArgs one = with(sets);
+      const config::Config config = one.load();  // says now what would be said then
       if (config.has_stages())
         throw config.error("stage.name",
                            "a sweep is of a configuration without stages: sweep each by itself");
-      Trial trial{.name = name, .arguments = {args_.file}, .folder = from_start(folder)};
-      trial.steps = config.options().train.max_steps.value_or(0);
-      for (const std::string& set : sets) trial.arguments.insert(trial.arguments.end(), {"--set", set});
-      for (const std::string& path : args_.plugin_paths)
-        trial.arguments.insert(trial.arguments.end(), {"--plugin-path", path});
-      trials_.push_back(std::move(trial));
+      trials_.push_back({.name = name,
+                         .arguments = one.words(),
+                         .folder = from_start(folder),
+                         .steps = config.options().train.max_steps.value_or(0)});
       point.runs.push_back({.name = std::move(name), .folder = folder});
     }
     sweep_.points.push_back(std::move(point));

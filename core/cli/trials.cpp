@@ -79,7 +79,8 @@ class Part {
   bool goes_on() {
     has_ended_ = ::waitpid(child_, &status_, WNOHANG) != 0;
     if (has_ended_) return false;
-    if (until_ > 0 && !stopping_ && steps() >= until_) {
+    steps_ = steps_done(trial_.folder);
+    if (until_ > 0 && !stopping_ && steps_ >= until_) {
       stopping_ = true;
       ::kill(child_, SIGTERM);
     }
@@ -96,16 +97,16 @@ class Part {
     const bool as_told = trial_.code == launch::kExitSaved ||
                          (stopping_ && report::state_of(trial_.folder) == report::RunState::finished);
     if (as_told && !signalled_) trial_.code = 0;
-    if (trial_.code == 0) return fmt::format("at step {}", steps());
+    if (trial_.code == 0) return fmt::format("at step {}", steps_done(trial_.folder));
     trial_.problem = fmt::format("{}; see {}", launch::describe_end(status_, 0), log_);
     return fmt::format("{}; the end of it:\n{}", trial_.problem, last_line(log_));
   }
-  uint64_t steps() const { return steps_done(trial_.folder); }
+  uint64_t steps() const { return steps_; }  // when it was last looked at
   const Trial& trial() const { return trial_; }
 
  private:
   Trial& trial_;
-  uint64_t until_;
+  uint64_t until_, steps_ = 0;
   std::string log_;
   pid_t child_ = -1;
   int status_ = 0;

@@ -53,6 +53,14 @@ void ConfigArgs::add_to(CLI::App& verb, bool takes_model) {
   add_repeated(verb, "--plugin-path", plugin_paths, "FOLDER", "one more plugin folder; may be repeated");
 }
 
+std::vector<std::string> ConfigArgs::words() const {
+  std::vector<std::string> all{file};
+  for (const std::string& set : sets) all.insert(all.end(), {"--set", set});
+  for (const std::string& path : plugin_paths) all.insert(all.end(), {"--plugin-path", path});
+  if (!stage.empty()) all.insert(all.end(), {"--stage", stage});
+  return all;
+}
+
 config::Config ConfigArgs::load() const {
   const auto find_plugins = [&](const std::vector<std::string>& paths) {
     const auto registry = std::make_shared<plugins::Registry>(make_registry(plugin_paths, paths));

@@ -61,6 +61,8 @@ struct ConfigArgs {
   // Adds --nodes, --node-rank, --master-address and --master-port.
   void add_launch_to(CLI::App& verb);
   config::Config load() const;
+  // The same as words of a command line, behind the verb.
+  std::vector<std::string> words() const;
   // Loads for a verb that needs the task: where that is Python's, this process goes on as Python.
   config::Config load_for_task() const;
 };
@@ -71,6 +73,9 @@ struct ConfigArgs {
 void go_on_as_python(const config::Config& config);
 // Goes on as Python where `name` is a task's file, FILE.py or FILE.py:Class. Returns the file in any case.
 std::string go_on_as_python(const std::string& name);
+// Goes on as Python, with this command, which begins with the interpreter. `named_by`, for the error:
+// "task.python = ", or nothing.
+[[noreturn]] void become_python(std::vector<std::string> command, std::string_view named_by = {});
 // The interpreter that a wheel's `pipeline` is installed in, that the user is in, or the first of PATH.
 std::string default_interpreter();
 // The options that every task in Python has.
@@ -109,10 +114,11 @@ int with_workspace(const ConfigArgs& args, bool one_process,
 // The types that a GGUF file is written in.
 inline const std::vector<std::string> kGgufTypes{"f32",  "f16",  "bf16", "q8_0",
                                                  "q5_1", "q5_0", "q4_1", "q4_0"};
-// `pipeline gguf` and `pipeline verify`; return the exit code. verb_args.output: what was exported, empty:
-// the run's export.
-int write_gguf(const std::string& folder, const std::string& type);
-int verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args, uint64_t samples = 4);
+// Go on as `pipeline gguf` and `pipeline verify`. verb_args.output: what was exported, empty: the run's
+// export. `gguf`: a type that it is written in first; empty: none.
+[[noreturn]] void write_gguf(const std::string& folder, const std::string& type);
+[[noreturn]] void verify_export(const ConfigArgs& args, const train::VerbArgs& verb_args,
+                                uint64_t samples = 4, const std::string& gguf = {});
 
 // What pipeline_result() of embedding.h returns.
 std::string result_of_run();

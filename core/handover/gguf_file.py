@@ -99,27 +99,35 @@ def refuse_what_it_lacks(config, family):
             raise Problem(f"query_pre_attn_scalar = {config['query_pre_attn_scalar']}: llama.cpp divides by the square root of head_dim ({width})")
 
 
-class Writer:
-    """A GGUF file that is written from front to back: first what is known of it, then its tensors one by one."""
+class Arrangement:
+    """What a folder's tensors are called in GGUF, and how their values lie there."""
 
-    def __init__(self, path, config, family):
-        self.path, self.config, self.family = path, config, family
-        self.file = gguf.GGUFWriter(str(path) + ".tmp", family.arch)
+    def __init__(self, config, family):
+        self.config, self.family = config, family
         self.layers = config.get("num_hidden_layers", config.get("n_layer"))
         self.names = gguf.get_tensor_name_map({name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}[family.arch], self.layers)
-        self.tensors = []  # (name, what gives its values, its type)
 
     def name_of(self, name):
-        found = self.names.get_name(name, try_suffixes=(".weight", ".bias"))
+        of_gpt2 = self.family.transposes and not name.startswith("transformer.")  # whose folders may leave it out
+        found = self.names.get_name("transformer." + name if of_gpt2 else name, try_suffixes=(".weight", ".bias"))
         if found is None:
             raise Problem(f"the tensor {name} has no name in GGUF's {self.family.arch}")
         return found
+
+    def tensors_of(self, folder):
+        """{name in GGUF: (name in the folder, its tensor)}"""
+        is_head_again = self.config.get("tie_word_embeddings")
+        return {self.name_of(name): (name, tensor) for name, tensor in tensors_of(folder).items()
+                if name != "lm_head.weight" or not is_head_again}
+
+    def is_transposed(self, name, shape):
+        return self.family.transposes and len(shape) == 2 and ".c_" in name
 
     def arranged(self, name, values):
         """Values of a tensor of the folder as llama.cpp has them."""
         if self.family.norm_offset and name.endswith("norm.weight"):
             return values + np.float32(self.family.norm_offset)
-        if self.family.transposes and values.ndim == 2 and ".c_" in name:
+        if self.is_transposed(name, values.shape):
             return np.ascontiguousarray(values.T)
         return self.turned(name, values)
 
@@ -131,6 +139,16 @@ class Writer:
         if not self.family.turns_neighbours or part is None:
             return values
         return np.ascontiguousarray(values.reshape(part, 2, -1, *values.shape[1:]).swapaxes(1, 2)).reshape(values.shape)
+
+
+class Writer(Arrangement):
+    """A GGUF file that is written from front to back: first what is known of it, then its tensors one by one."""
+
+    def __init__(self, path, config, family):
+        super().__init__(config, family)
+        self.path = path
+        self.file = gguf.GGUFWriter(str(path) + ".tmp", family.arch)
+        self.tensors = []  # (name, what gives its values, its type)
 
     def add(self, name, shape, values, type_name):
         """values: called when the tensor is written."""
@@ -344,15 +362,8 @@ def write_model(folder, output, wanted, pre):
     writer.file.add_name(folder.resolve().name)
     add_hyperparameters(writer, wanted)
     add_tokenizer(writer, folder, pre)
-    for name, tensor in tensors_of(folder).items():
-        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
-            continue
-        if family.transposes and not name.startswith("transformer."):
-            name_there = "transformer." + name
-        else:
-            name_there = name
-        there = writer.name_of(name_there)
-        shape = tensor.shape[::-1] if family.transposes and len(tensor.shape) == 2 and ".c_" in name else tensor.shape
+    for there, (name, tensor) in writer.tensors_of(folder).items():
+        shape = tensor.shape[::-1] if writer.is_transposed(name, tensor.shape) else tensor.shape
         writer.add(there, shape, lambda n=name, t=tensor: writer.arranged(n, t.values()), type_of(there, shape, wanted))
     writer.finish()
 

@@ -230,9 +230,8 @@ def compare_gguf(table, folder, file):
     import gguf_file
 
     config = read_json(folder / "config.json")
-    writer = gguf_file.Writer(folder / "unused", config, gguf_file.family_of(config, folder))
-    expected = {writer.name_of(name if name.startswith(("transformer.", "model.", "lm_head.")) else "transformer." + name): (name, tensor)
-                for name, tensor in tensors_of(folder).items() if name != "lm_head.weight" or not config.get("tie_word_embeddings")}
+    arrangement = gguf_file.Arrangement(config, gguf_file.family_of(config, folder))
+    expected = arrangement.tensors_of(folder)
     found = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
     extra = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
     missing = sorted(expected.keys() ^ (found.keys() - extra))
@@ -240,7 +239,7 @@ def compare_gguf(table, folder, file):
         raise Problem(f"{file}: tensors that only one of it and its folder has: {', '.join(missing)}")
     worst = 0.0
     for name, (there, tensor) in expected.items():
-        values = writer.arranged(there, tensor.values())
+        values = arrangement.arranged(there, tensor.values())
         read = gguf.quants.dequantize(found[name].data, found[name].tensor_type).reshape(values.shape)
         worst = max(worst, float((np.abs(read - values) / bound(found[name].tensor_type.name, values)).max(initial=0)))
     table.add("tensors, as a share of their rounding", f"gguf, {file.name}", worst, 1.0)
@@ -300,8 +299,14 @@ def main(arguments=None):
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--ema", action="store_true")
     parser.add_argument("--average", type=int)
+    parser.add_argument("--gguf", help="a type that the export is written in first")
     parser.add_argument("arguments", nargs="*")
     args = parser.parse_args(arguments)
+    if args.gguf:
+        import gguf_file
+
+        if code := gguf_file.main([str(args.folder), "--type", args.gguf]):
+            return code
     table = Table()
     try:
         folder = args.folder

@@ -155,7 +155,7 @@ Json overview(const Comparison& comparison) {
       if (loss != nullptr) tell("last training loss", fmt::format("{:.6g}", loss->back()));
     }
     if (const auto best = run.best()) {
-      const std::string checkpoint = fmt::format("checkpoints/step-{:08}", best->step);
+      const std::string checkpoint = best->checkpoint();
       std::string figures;
       for (size_t at = 0; at < run.evaluations.steps.size(); ++at)
         for (const auto& [name, values] : run.evaluations.figures)
@@ -236,8 +236,7 @@ std::optional<Json> configuration(const RunRecord& run) {
 void add_predictions(const RunRecord& run, std::vector<Json>& panels) {
   constexpr size_t kMostPictures = 12;
   for (const fs::path& file : sorted_entries(run.path)) {
-    if (file.extension() != ".csv" || file.filename() == "metrics.csv" || file.filename() == "eval.csv")
-      continue;
+    if (!is_prediction(file)) continue;
     if (auto panel = side_panel(run.name, file)) panels.push_back(std::move(*panel));
     std::vector<fs::path> pictures = sorted_entries(run.path / (file.stem().string() + "-files"));
     std::erase_if(pictures, [](const fs::path& side) {

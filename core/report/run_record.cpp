@@ -234,12 +234,18 @@ std::optional<RunRecord::DeviceUse> RunRecord::device_use() const {
   return use;
 }
 
+std::string RunRecord::Best::checkpoint() const { return fmt::format("checkpoints/step-{:08}", step); }
+
+bool is_prediction(const fs::path& file) {
+  return file.extension() == ".csv" && file.filename() != "metrics.csv" && file.filename() != "eval.csv";
+}
+
 bool has_results(const fs::path& folder) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename(), kind = entry.path().extension();
     if (name.starts_with("evaluation-") && kind == ".json") return true;
-    if (kind == ".csv" && name != "metrics.csv" && name != "eval.csv") return true;
+    if (is_prediction(entry.path())) return true;
   }
   return false;
 }

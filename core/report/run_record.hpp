@@ -86,6 +86,8 @@ struct RunRecord {
     double value = 0;
     uint64_t step = 0;
     bool higher_is_better = false;
+
+    std::string checkpoint() const;  // below the run's folder, where it may not be kept
   };
   std::optional<Best> best() const;  // nullopt: there is none, or it is not known
 
@@ -107,6 +109,8 @@ struct RunRecord {
   std::optional<DeviceUse> device_use() const;  // nullopt: not known
 };
 
+// Whether a file of a run's folder is a table that `predict` wrote, and not one of `csv`.
+bool is_prediction(const std::filesystem::path& file);
 // Whether evaluations or predictions have left results there.
 bool has_results(const std::filesystem::path& folder);
 // Whether it is the folder of a run, or of a stage of it, that has begun to train.

@@ -158,10 +158,10 @@ namespace {
 
 // "loss 3.9289 (step-00000400)", or where that checkpoint is gone, "loss 3.9289 at step 400".
 std::string shown_in_list(const RunRecord::Best& best, const fs::path& folder) {
-  const std::string checkpoint = fmt::format("step-{:08}", best.step);
+  const fs::path checkpoint = folder / best.checkpoint();
   return fmt::format("{} {:.4f} {}", best.metric, best.value,
-                     is_there(folder / "checkpoints" / checkpoint) ? "(" + checkpoint + ")"
-                                                                   : fmt::format("at step {}", best.step));
+                     is_there(checkpoint) ? "(" + checkpoint.filename().string() + ")"
+                                          : fmt::format("at step {}", best.step));
 }
 
 struct ListedRun {

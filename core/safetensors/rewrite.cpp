@@ -163,6 +163,7 @@ Rewritten rewrite(const std::filesystem::path& file, std::optional<Dtype> dtype,
     std::filesystem::rename(beside, file);
     return converter.done;
   }
+  converter.done.shards = shards.size();
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   for (size_t i = 0; i < shards.size(); ++i) {
     char number[40];

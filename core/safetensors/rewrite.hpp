@@ -1,6 +1,7 @@
 // Safetensors files written again: in another type, in several files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -15,6 +16,7 @@ struct Rewritten {
   uint64_t rounded = 0;  // of them: they have changed
   double largest_change = 0;
   uint64_t bytes = 0;  // of all data
+  size_t shards = 1;
 };
 
 // Writes the floating-point tensors of `file` in `dtype` (F32, BF16 or F16; nullopt: as they are), each

@@ -21,38 +21,47 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kWhole = "model.safetensors";  // which others find in shards, too
 
-// Of all files below, those that `is_one` takes, sorted.
-template <class IsOne>
-std::vector<fs::path> files_below(const fs::path& folder, IsOne&& is_one) {
+// How an option's value is called in files, and by transformers.
+struct ExportType {
+  std::string_view option;
+  safetensors::Dtype dtype;
+  std::string name;
+};
+const ExportType kTypes[] = {{"fp32", safetensors::Dtype::kF32, "float32"},
+                             {"bf16", safetensors::Dtype::kBF16, "bfloat16"},
+                             {"fp16", safetensors::Dtype::kF16, "float16"}};
+
+// Of what the iterator finds in a folder, the files that `is_one` takes, sorted.
+template <class Iterator, class IsOne>
+std::vector<fs::path> files_of(const fs::path& folder, IsOne&& is_one) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
+  std::error_code none;  // of a folder that is not there
+  for (const auto& entry : Iterator(folder, none))
     if (entry.is_regular_file() && is_one(entry.path())) files.push_back(entry.path());
   std::ranges::sort(files);
   return files;
 }
+using Within = fs::directory_iterator;
+using Below = fs::recursive_directory_iterator;
+
+Json read_json(const fs::path& file) {
+  return is_there(file) ? Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
+}
 
 // As transformers calls it, at every depth: a model of several parts has a configuration for each.
-bool set_dtype(Json& values, const std::string& dtype) {
-  bool changed = false;
+void set_dtype(Json& values, const std::string& dtype) {
   for (auto& [key, value] : values.items()) {
-    if (value.is_object()) changed |= set_dtype(value, dtype);
-    if (key != "dtype" && key != "torch_dtype") continue;
-    value = dtype;
-    changed = true;
+    if (value.is_object()) set_dtype(value, dtype);
+    if (key == "dtype" || key == "torch_dtype") value = dtype;
   }
-  return changed;
 }
 
 void say_dtype(const fs::path& file, const std::string& dtype) {
-  Json config = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  Json config = read_json(file);
   if (!config.is_object() || !config.contains("model_type")) return;
   if (!config.contains("dtype") && !config.contains("torch_dtype")) config["dtype"] = dtype;
   set_dtype(config, dtype);
   write_atomically(file, config.dump(2) + "\n");
-}
-
-Json read_json(const fs::path& file) {
-  return is_there(file) ? Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
 }
 
 std::string text_of(const Json& object, const char* key) {
@@ -73,12 +82,12 @@ Use use_of(const fs::path& folder) {
     const auto kind =
         std::ranges::find(kKinds, text_of(adapter, "task_type"), [](const auto& one) { return one.first; });
     return {"peft", "",
-            fmt::format("from peft import {0}\nmodel = {0}.from_pretrained(FOLDER)",
+            fmt::format("from peft import {0}\nmodel = {0}.from_pretrained(\".\")",
                         std::string("AutoPeftModel") + (kind == std::end(kKinds) ? "" : kind->second))};
   }
   if (is_there(folder / "modules.json"))
     return {"sentence-transformers", "sentence-similarity",
-            "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer(FOLDER)"};
+            "from sentence_transformers import SentenceTransformer\nmodel = SentenceTransformer(\".\")"};
   const Json config = read_json(folder / "config.json");
   if (!config.is_object() || !config.contains("model_type")) return {};
   const Json names = config.value("architectures", Json::array());
@@ -94,12 +103,12 @@ Use use_of(const fs::path& folder) {
       {"SiglipModel", "zero-shot-image-classification"},
       {"Model", "feature-extraction"}};
   Use use{"transformers", "",
-          fmt::format("from transformers import {0}\nmodel = {0}.from_pretrained(FOLDER)", name)};
+          fmt::format("from transformers import {0}\nmodel = {0}.from_pretrained(\".\")", name)};
   for (const auto& [end, tag] : kTags)
     if (use.tag.empty() && name.ends_with(end)) use.tag = tag;
   if (is_there(folder / "tokenizer.json") || is_there(folder / "tokenizer_config.json"))
     use.code +=
-        "\n\nfrom transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained(FOLDER)";
+        "\n\nfrom transformers import AutoTokenizer\ntokenizer = AutoTokenizer.from_pretrained(\".\")";
   return use;
 }
 
@@ -124,12 +133,8 @@ std::string set_options(const std::string& toml) {
 std::string small_tables(const fs::path& folder) {
   constexpr size_t kMostRows = 40;
   std::string text;
-  std::vector<fs::path> files;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none))
-    if (entry.path().extension() == ".csv") files.push_back(entry.path());
-  std::ranges::sort(files);
-  for (const fs::path& file : files) {
+  for (const fs::path& file :
+       files_of<Within>(folder, [](const fs::path& one) { return one.extension() == ".csv"; })) {
     const std::vector<CsvRow> rows = csv_rows(read_file(file));
     if (rows.size() < 2 || rows.size() > kMostRows) continue;
     text += fmt::format("\n`{}`:\n\n", file.filename().string());
@@ -143,21 +148,19 @@ std::string small_tables(const fs::path& folder) {
 }
 
 std::string figures_of(const fs::path& run_dir, const std::string& checkpoint) {
+  constexpr std::string_view kEvaluation = "evaluation-";
+  const auto is_evaluation = [&](const fs::path& file) {
+    return file.filename().string().starts_with(kEvaluation) && file.extension() == ".json";
+  };
   std::string text;
-  std::vector<fs::path> files;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(run_dir, none))
-    if (entry.path().filename().string().starts_with("evaluation-") && entry.path().extension() == ".json")
-      files.push_back(entry.path());
-  std::ranges::sort(files);
-  for (const fs::path& file : files) {
+  for (const fs::path& file : files_of<Within>(run_dir, is_evaluation)) {
     const Json evaluation = read_json(file);
     if (!evaluation.is_object() || !evaluation.value("figures", Json()).is_object()) continue;
     if (fs::path(text_of(evaluation, "checkpoint")).filename() != fs::path(checkpoint).filename()) continue;
     text += fmt::format(
         "\nSplit `{}`, {} samples, of the weights after step {}:\n\n| figure | value |\n| --- | --- |\n",
-        file.stem().string().substr(std::string_view("evaluation-").size()),
-        evaluation.value("samples", Json()).dump(), evaluation.value("step", Json()).dump());
+        file.stem().string().substr(kEvaluation.size()), evaluation.value("samples", Json()).dump(),
+        evaluation.value("step", Json()).dump());
     for (const auto& [name, value] : evaluation["figures"].items())
       text += fmt::format("| {} | {} |\n", name,
                           value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : value.dump());
@@ -169,16 +172,10 @@ std::string figures_of(const fs::path& run_dir, const std::string& checkpoint) {
 }  // namespace
 
 void convert_export(const fs::path& folder, const config::ExportOptions& options, observe::Log& log) {
-  using safetensors::Dtype;
-  const bool as_written = options.dtype == "auto";
-  const Dtype dtype = options.dtype == "bf16"   ? Dtype::kBF16
-                      : options.dtype == "fp16" ? Dtype::kF16
-                                                : Dtype::kF32;
-  const std::string name = options.dtype == "bf16"   ? "bfloat16"
-                           : options.dtype == "fp16" ? "float16"
-                                                     : "float32";
+  const auto* const type = std::ranges::find(kTypes, options.dtype, &ExportType::option);
+  const bool as_written = type == std::end(kTypes);  // "auto"
   const auto weights =
-      files_below(folder, [](const fs::path& file) { return file.extension() == ".safetensors"; });
+      files_of<Below>(folder, [](const fs::path& file) { return file.extension() == ".safetensors"; });
   if (weights.empty() && !as_written)
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("export.dtype = \"{}\": this task exports no safetensors files, which "
@@ -188,32 +185,28 @@ void convert_export(const fs::path& folder, const config::ExportOptions& options
   try {
     for (const fs::path& file : weights) {
       const safetensors::Rewritten one =
-          safetensors::rewrite(file, as_written ? std::nullopt : std::optional(dtype),
+          safetensors::rewrite(file, as_written ? std::nullopt : std::optional(type->dtype),
                                file.filename() == kWhole ? options.shard_size * 1'000'000 : UINT64_MAX);
       all.values += one.values;
       all.rounded += one.rounded;
       all.largest_change = std::max(all.largest_change, one.largest_change);
+      if (one.shards > 1)
+        log.info(fmt::format("the weights are in {} files of at most {} MB (export.shard_size)", one.shards,
+                             options.shard_size));
     }
   } catch (const safetensors::SafetensorsError& error) {
     if (error.os_error() != 0) throw write_error(folder, error.os_error());
     throw Error(PL_ERROR_CONFIG, fmt::format("export.dtype = \"{}\": {}", options.dtype, error.what()));
   }
-  if (!as_written) {
-    for (const fs::path& file :
-         files_below(folder, [](const fs::path& one) { return one.filename() == "config.json"; }))
-      say_dtype(file, name);
-    log.info(all.rounded == 0
-                 ? fmt::format("the weights are written in {}, none of them rounded", name)
-                 : fmt::format(
-                       "the weights are written in {}: of {} values {} are rounded, by {:.2g} at most", name,
-                       observe::grouped(all.values), observe::grouped(all.rounded), all.largest_change));
-  }
-  const auto shards = files_below(folder, [](const fs::path& file) {
-    return file.extension() == ".safetensors" && file.filename().string().starts_with("model-");
-  });
-  if (!shards.empty())
-    log.info(fmt::format("the weights are in {} files of at most {} MB (export.shard_size)", shards.size(),
-                         options.shard_size));
+  if (as_written) return;
+  for (const fs::path& file :
+       files_of<Below>(folder, [](const fs::path& one) { return one.filename() == "config.json"; }))
+    say_dtype(file, type->name);
+  log.info(all.rounded == 0
+               ? fmt::format("the weights are written in {}, none of them rounded", type->name)
+               : fmt::format("the weights are written in {}: of {} values {} are rounded, by {:.2g} at most",
+                             type->name, observe::grouped(all.values), observe::grouped(all.rounded),
+                             all.largest_change));
 }
 
 void write_model_card(const fs::path& folder, const ModelCard& card) {
@@ -229,11 +222,7 @@ void write_model_card(const fs::path& folder, const ModelCard& card) {
   }
   text += "---\n\n# " + card.name + "\n\n" +
           fmt::format("Task {}; the weights are those of {}.\n", card.task, card.weights);
-  if (!use.code.empty()) {
-    std::string code = use.code;
-    for (size_t at = 0; (at = code.find("FOLDER")) != std::string::npos;) code.replace(at, 6, "\".\"");
-    text += "\n## Loading it\n\n```python\n" + code + "\n```\n";
-  }
+  if (!use.code.empty()) text += "\n## Loading it\n\n```python\n" + use.code + "\n```\n";
   text += "\n## Where it comes from\n\n| | |\n| --- | --- |\n";
   for (const std::string& base : card.bases) text += fmt::format("| base | `{}` |\n", base);
   if (!card.data.empty()) text += fmt::format("| data | {} |\n", card.data);

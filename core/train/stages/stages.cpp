@@ -172,9 +172,13 @@ config::Config trained_stage(const config::Config& config) {
   throw config.error("stage", "none of the stages trains, so there is no checkpoint");
 }
 
-InferenceArgs inference_args(const Workspace& workspace, const config::Config& stage, const VerbArgs& args) {
-  fs::path folder = run_dir(workspace.config);
-  if (workspace.config.has_stages()) folder /= stage.options().stage.name;
+// Where verbs that use a run's weights put their results: its folder, or that of the stage that has trained.
+fs::path result_folder(const config::Config& config) {
+  return config.has_stages() ? run_dir(config) / trained_stage(config).options().stage.name : run_dir(config);
+}
+
+InferenceArgs inference_args(const Workspace& workspace, const VerbArgs& args) {
+  const fs::path folder = result_folder(workspace.config);
   const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
   return {.checkpoint = by_name ? folder.string() : config::absolute_path(args.checkpoint),
           .last = args.checkpoint == "last",
@@ -330,17 +334,17 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
 
 Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbArgs& args) {
   const config::Config stage = trained_stage(workspace.config);
-  return infer(verb, stage, workspace, inference_args(workspace, stage, args));
+  return infer(verb, stage, workspace, inference_args(workspace, args));
 }
 
 Outcome converse(const Workspace& workspace, const VerbArgs& args,
                  const std::function<void(const Reply& reply)>& talk) {
   const config::Config stage = trained_stage(workspace.config);
-  return converse(stage, workspace, inference_args(workspace, stage, args), talk);
+  return converse(stage, workspace, inference_args(workspace, args), talk);
 }
 
-fs::path result_folder(const config::Config& config) {
-  return config.has_stages() ? run_dir(config) / trained_stage(config).options().stage.name : run_dir(config);
+fs::path export_folder(const config::Config& config, const VerbArgs& args) {
+  return args.output.empty() ? result_folder(config) / "export" : args.output;
 }
 
 fs::path run_dir(const config::Config& config) {

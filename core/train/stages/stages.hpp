@@ -29,9 +29,6 @@ struct Workspace {
   ProcessGroup& processes;
 };
 
-// Where verbs that use a run's weights put their results: its folder, or that of the stage that has trained.
-std::filesystem::path result_folder(const config::Config& config);
-
 // Where a run (with stages: the folder that has theirs in it) lives: run.dir, or runs/NAME.
 std::filesystem::path run_dir(const config::Config& config);
 
@@ -109,6 +106,9 @@ struct VerbArgs {
   uint64_t samples = 0;             // to predict: the first so many; 0: all
   bool asked = false;               // to predict about one thing that the command line names
 };
+
+// Where `export` writes with these arguments.
+std::filesystem::path export_folder(const config::Config& config, const VerbArgs& args);
 
 // "evaluate", "predict" or "export", on a finished or unfinished run.
 Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbArgs& args);

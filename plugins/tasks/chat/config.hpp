@@ -69,9 +69,8 @@ struct AskOptions {
     o("prompt", prompt, "predict: a question to answer, instead of the test file").may_change();
     o("system", system, "predict: the system turn before it").may_change();
     o("show", show,
-      "predict: answers; or mask: each conversation's tokens, and which of them are learnt; or logits: what "
-      "the "
-      "model says behind each token, for pipeline verify")
+      "predict: answers; or mask: each conversation's tokens, and which of them are learnt; or logits: "
+      "what the model says behind each token, for pipeline verify")
         .choices({"answers", "mask", "logits"})
         .may_change();
   }
