@@ -37,9 +37,12 @@ constexpr Names kKeys[] = {
      "gradient_clip_val clip_gradients grad_norm_clip",
      "train.clip_grad_norm"},
     {"clip_value clipvalue grad_clip_value gradient_clip_value", "train.clip_grad_value"},
-    {"fp16 bf16 fp32 amp use_amp half tf32 mixed_precision mixed_precision_param dtype torch_dtype "
+    {"fp16 bf16 fp32 amp use_amp half tf32 mixed_precision mixed_precision_param "
      "fp16.enabled bf16.enabled fp16_full_eval bf16_full_eval",
      "train.precision = \"auto\", \"fp32\", \"bf16\" or \"fp16\""},
+    {"dtype torch_dtype", "train.precision, or export.dtype for the weights that are written"},
+    {"save_dtype save_precision output_dtype export_dtype outtype", "export.dtype"},
+    {"max_shard_size export_size", "export.shard_size"},
     {"initial_scale_power init_scale", "train.loss_scale"},
     {"loss_scale_window scale_window growth_interval", "train.loss_scale_interval"},
     {"gradient_checkpointing grad_checkpointing activation_checkpoint activation_checkpoint.mode "
