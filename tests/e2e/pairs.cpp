@@ -6,7 +6,9 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tanh.h>
 #include <torch/nn/modules/linear.h>
 
 namespace {

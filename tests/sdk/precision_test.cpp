@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ATen/autocast_mode.h>  // its declarations are those of pipeline/torch/autocast.hpp
 #include <ATen/ops/mm.h>
 
 namespace {

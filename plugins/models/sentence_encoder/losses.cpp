@@ -10,6 +10,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "plugins/models/sentence_encoder/sentence_encoder.hpp"

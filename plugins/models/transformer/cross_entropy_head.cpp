@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/exp.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>

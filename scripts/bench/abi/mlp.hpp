@@ -2,7 +2,11 @@
 // mostly matrix products.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
 namespace pipeline::bench {

@@ -2,7 +2,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <ATen/ATen.h>
+#include <ATen/ops/from_blob.h>
 
 #include <cstring>
 

@@ -1,7 +1,8 @@
 // The protein task, which writes what it would learn from: batches/STEP-MICROBATCH.safetensors in the run's
 // folder, and the weights that training begins with as batches/model. The core's order, crops and masks are
 // those of a run of the task itself with the same configuration.
-#include <ATen/ATen.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -2,8 +2,19 @@
 
 #include <pipeline/namespace.hpp>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
+
+// As <ATen/autocast_mode.h> declares them, which includes every operator of ATen: a source file would take
+// half as long again to compile. tests/sdk/precision_test.cpp includes both.
+namespace at::autocast {
+TORCH_API bool is_autocast_enabled(at::DeviceType device_type);
+TORCH_API void set_autocast_enabled(at::DeviceType device_type, bool enabled);
+TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device_type);
+TORCH_API void set_autocast_dtype(at::DeviceType device_type, at::ScalarType dtype);
+TORCH_API int increment_nesting();
+TORCH_API int decrement_nesting();
+TORCH_API void clear_cache();
+}  // namespace at::autocast
 
 PIPELINE_SDK_BEGIN
 

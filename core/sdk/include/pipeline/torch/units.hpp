@@ -9,6 +9,7 @@
 #include <concepts>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 
 PIPELINE_SDK_BEGIN
