@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <iterator>
 #include <span>
 #include <thread>
 
@@ -75,7 +74,15 @@ std::ifstream open_file(const fs::path& path) {
 
 std::string read_file(const fs::path& path) {
   std::ifstream stream = open_file(path);
-  return {std::istreambuf_iterator<char>(stream), {}};
+  return rest_of(stream);
+}
+
+std::string rest_of(std::istream& stream) {
+  std::string text;
+  char block[1 << 14];
+  while (stream.read(block, sizeof block), stream.gcount() > 0)
+    text.append(block, static_cast<size_t>(stream.gcount()));
+  return text;
 }
 
 Error write_error(const fs::path& path, int error, std::string_view remedy) {

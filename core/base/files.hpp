@@ -18,6 +18,8 @@ bool is_there(const std::filesystem::path& path);
 std::ifstream open_file(const std::filesystem::path& path);
 // All that is in it.
 std::string read_file(const std::filesystem::path& path);
+// What is left of a stream. In blocks: an iterator over its characters takes several calls for each.
+std::string rest_of(std::istream& stream);
 
 // The error of a path that cannot be written: why (`error`: an errno), and what to do (`remedy`: a clause, as
 // in "choose another --output"). PL_ERROR_CONFIG where a remedy is given and the path is at fault.

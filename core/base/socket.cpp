@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -22,6 +21,7 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 
 // Where rank 0 waits for the others, and who has the port if it cannot.
 
@@ -82,7 +82,7 @@ bool has_open(const fs::path& process, const std::string& socket) {
 
 std::string command_of(const fs::path& process) {
   std::ifstream file(process / "cmdline", std::ios::binary);
-  std::string command((std::istreambuf_iterator<char>(file)), {});
+  std::string command = rest_of(file);
   while (!command.empty() && command.back() == '\0') command.pop_back();
   std::replace(command.begin(), command.end(), '\0', ' ');
   constexpr size_t kEnough = 100;

@@ -16,6 +16,7 @@
 
 #include "core/base/csv.hpp"
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/observe/json_lines.hpp"
 
 namespace pipeline::report {
@@ -34,7 +35,7 @@ std::string text_of(const fs::path& file) {
     throw Error(PL_ERROR_CONFIG, file.string() + ": is a folder, must be a file of losses");
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw Error(PL_ERROR_CONFIG, file.string() + ": cannot be read");
-  return {std::istreambuf_iterator<char>(stream), {}};
+  return rest_of(stream);
 }
 
 // A number, null for nothing, or a string.

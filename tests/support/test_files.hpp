@@ -1,7 +1,7 @@
 #pragma once
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -29,7 +29,9 @@ class FilesFolder {
 inline std::string read_all(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw std::runtime_error(path + ": cannot be read");
-  return {std::istreambuf_iterator<char>(stream), {}};
+  std::ostringstream text;
+  text << stream.rdbuf();  // in blocks
+  return text.str();
 }
 
 // The message of the Exception that `act` throws; `none`, by default a text that no test expects, when it

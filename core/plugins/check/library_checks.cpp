@@ -6,11 +6,11 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/plugins/check/subject.hpp"
 
 namespace pipeline::plugins {
@@ -86,7 +86,7 @@ void shuts_down(const CheckArgs& args) {
 
 std::vector<std::string> exported_symbols(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const std::string bytes = rest_of(in);
   const auto header = read_at<Elf64_Ehdr>(bytes, 0);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
     throw Error("is not a 64-bit ELF file");

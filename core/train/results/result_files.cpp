@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -69,7 +68,7 @@ constexpr std::string_view kRecord = ".written-by-";  // no side file's name beg
 // The whole lines of a file: what was cut short by a kill is not taken for a name.
 std::string whole_lines(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  std::string text = rest_of(in);
   text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
   return text;
 }

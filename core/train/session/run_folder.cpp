@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <map>
 
 #include <fcntl.h>
@@ -64,7 +63,7 @@ bool has_results(const fs::path& path) {
 std::optional<std::string> text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  return rest_of(in);
 }
 
 FileLock lock(const fs::path& path) {

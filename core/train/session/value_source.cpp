@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <span>
 #include <system_error>
 
@@ -10,6 +9,7 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/checkpoint/store.hpp"
@@ -41,7 +41,7 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   const fs::path path = fs::path(checkpoint) / checkpoint::kManifestName;
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = rest_of(file);
   return values_of_checkpoint(checkpoint, checkpoint::parse_manifest(text, path.string()).contents);
 }
 
@@ -136,7 +136,7 @@ std::string checkpoint_of(const std::string& weights) {
   std::string path = best_checkpoint(weights);
   std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
   if (!manifest) return as_shown(path);
-  const std::string text(std::istreambuf_iterator<char>(manifest), {});
+  const std::string text = rest_of(manifest);
   return fmt::format("{}{}{})", as_shown(path), kManifest,
                      checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
 }

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/processes/signals.hpp"
 #include "core/train/session/schedule.hpp"
@@ -172,7 +173,7 @@ std::string recorded_in(const fs::path& folder) {
   const bool is_checkpoint = folder.parent_path().filename() == "checkpoints";
   std::ifstream file((is_checkpoint ? folder.parent_path().parent_path() : folder) / "config.toml",
                      std::ios::binary);
-  const auto values = config::stored_values(std::string(std::istreambuf_iterator<char>(file), {}));
+  const auto values = config::stored_values(rest_of(file));
   const auto found = values.find(kKey);
   return found == values.end() ? "" : found->second;
 }
