@@ -50,6 +50,19 @@ bool means_not_used(const json& value) {
 
 }  // namespace
 
+void FieldErrors::collect(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    if (error.code() != PL_ERROR_CONFIG) throw;
+    lines_ += concat(lines_.empty() ? "" : "\n", error.what());
+  }
+}
+
+void FieldErrors::raise() const {
+  if (!lines_.empty()) throw Error(PL_ERROR_CONFIG, lines_);
+}
+
 void check_only(const ConfigFile& file, const char* key, const Only& only) {
   std::string accepted;
   for (const json& value : only.values) accepted += concat(accepted.empty() ? "" : ", ", value.dump());

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -59,26 +60,39 @@ void check_only(const ConfigFile& file, const char* key, const Only& only);
 // it says something else.
 void check_old_form(const ConfigFile& file, const std::string& part);
 
-// `defaults` with what the file has. Throws an Error (PL_ERROR_CONFIG) that names the first field whose value
-// the model here does not compute.
+// Makes one error (PL_ERROR_CONFIG) of all that several checks find.
+class FieldErrors {
+ public:
+  void collect(const std::function<void()>& check);
+  void raise() const;  // throws where there are any
+
+ private:
+  std::string lines_;
+};
+
+// `defaults` with what the file has. Throws an Error (PL_ERROR_CONFIG) that names each field whose value the
+// model here does not compute.
 template <class Config>
 Config read_fields(const ConfigFile& file, const Fields<Config>& fields, const std::string& type,
                    Config defaults) {
+  FieldErrors errors;
   for (const Field<Config>& field : fields) {
     std::visit(
         [&](const auto& use) {
           using Use = std::decay_t<decltype(use)>;
           if constexpr (std::is_same_v<Use, Only>)
-            check_only(file, field.key, use);
+            errors.collect([&] { check_only(file, field.key, use); });
           else if constexpr (std::is_member_pointer_v<Use>)
-            file.read(field.key, defaults.*use);
+            errors.collect([&] { file.read(field.key, defaults.*use); });
         },
         field.use);
   }
   for (const std::string& key : file.keys()) {
     const auto is_it = [&](const Field<Config>& field) { return key == field.key; };
-    if (std::none_of(fields.begin(), fields.end(), is_it)) check_shared_field(file, key, type);
+    if (std::none_of(fields.begin(), fields.end(), is_it))
+      errors.collect([&] { check_shared_field(file, key, type); });
   }
+  errors.raise();
   return defaults;
 }
 
