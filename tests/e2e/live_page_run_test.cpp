@@ -38,9 +38,10 @@ micro_batch = 1
 };
 
 TEST_F(LivePage, FollowsARunThroughItsStages) {
+  // The page is made anew after twenty times what making it took: under a sanitizer, on a busy machine, late.
   write_text(job_.path("train.toml"), kConfig + R"([[stage]]
 name = "first"
-train.max_seconds = 8
+train.max_seconds = 12
 [[stage]]
 name = "second"
 init_from = "first"
@@ -59,7 +60,7 @@ train.max_steps = 1000000000
   };
   ASSERT_TRUE(shows("first")) << run.output();
   EXPECT_EQ(data["title"], "run");
-  EXPECT_LE(data["live"]["left"], 8);
+  EXPECT_LE(data["live"]["left"], 12);
   const json& first = data["runs"][0];
   EXPECT_EQ(first["processes"], 1);
   EXPECT_THAT(first["summary"]["device"], testing::StartsWith("cpu"));
