@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstring>
 #include <span>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/file_lock.hpp"
@@ -78,11 +80,9 @@ std::string read_file(const fs::path& path) {
 }
 
 std::string rest_of(std::istream& stream) {
-  std::string text;
-  char block[1 << 14];
-  while (stream.read(block, sizeof block), stream.gcount() > 0)
-    text.append(block, static_cast<size_t>(stream.gcount()));
-  return text;
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
 }
 
 Error write_error(const fs::path& path, int error, std::string_view remedy) {

@@ -273,6 +273,9 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
   EXPECT_THAT(problem(with(kClip, "do_center_crop", false)),
               HasSubstr("do_center_crop = false: must be true"));
   EXPECT_THAT(problem(with(kClip, "do_pad", true)), HasSubstr("do_pad = true: only false"));
+  EXPECT_THAT(problem(with(with(kClip, "do_pad", true), "do_normalize", false)),
+              AllOf(HasSubstr("do_pad = true: only false"), HasSubstr("do_normalize = false: only true")))
+      << "all that is wrong, at once";
   EXPECT_THAT(problem(with(kClip, "resample", 0)),
               HasSubstr("resample = 0: only 1 (lanczos), 2 (bilinear) and 3 (bicubic)"));
   EXPECT_THAT(problem(with(kClip, "rescale_factor", 1)), HasSubstr("rescale_factor = 1: only 1/255"));
