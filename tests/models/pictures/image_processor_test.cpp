@@ -273,8 +273,8 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
   EXPECT_THAT(problem(with(kClip, "do_center_crop", false)),
               HasSubstr("do_center_crop = false: must be true"));
   EXPECT_THAT(problem(with(kClip, "do_pad", true)), HasSubstr("do_pad = true: only false"));
-  EXPECT_THAT(problem(with(with(kClip, "do_pad", true), "do_normalize", false)),
-              AllOf(HasSubstr("do_pad = true: only false"), HasSubstr("do_normalize = false: only true")))
+  EXPECT_THAT(problem(with(with(kClip, "do_resize", false), "do_normalize", false)),
+              AllOf(HasSubstr("do_resize = false: only true"), HasSubstr("do_normalize = false: only true")))
       << "all that is wrong, at once";
   EXPECT_THAT(problem(with(kClip, "resample", 0)),
               HasSubstr("resample = 0: only 1 (lanczos), 2 (bilinear) and 3 (bicubic)"));
