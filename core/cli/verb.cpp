@@ -177,10 +177,11 @@ World planned_world(const ConfigArgs& args, const config::Config& config) {
 
 int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work) {
-  const config::Config config = args.load_for_task();
+  const config::Config config = args.load();
   check_whole(config);
   const auto place = launch::find_place(launch_request(args, config, one_process));
   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
+  go_on_as_python(config);  // here: the supervisor needs no task, and importing torch takes seconds
   World world = std::get<World>(place);
 
   const train::Signals signals(world.supervised);
