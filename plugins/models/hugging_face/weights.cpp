@@ -2,7 +2,6 @@
 
 #include <pipeline/error.hpp>
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -23,6 +22,7 @@
 #include "core/safetensors/header.hpp"
 #include "hugging_face/bitsandbytes.hpp"
 #include "hugging_face/config_file.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::hugging_face {
 namespace {
@@ -84,11 +84,9 @@ void copy_values(const at::Tensor& to, const at::Tensor& from) {
     to.copy_(from);
     return;
   }
-  at::parallel_for(0, to.size(0), kBand, [&](int64_t begin, int64_t end) {
-    for (int64_t first = begin; first < end; first += kBand) {
-      const int64_t count = std::min(kBand, end - first);
-      to.narrow(0, first, count).t().copy_(from.narrow(0, first, count).to(at::kFloat).t().contiguous());
-    }
+  parallel::rows(to.size(0), kBand, to.size(1), [&](int64_t begin, int64_t end) {
+    const at::Tensor band = from.narrow(0, begin, end - begin);
+    to.narrow(0, begin, end - begin).t().copy_(band.to(at::kFloat).t().contiguous());
   });
 }
 

@@ -14,12 +14,13 @@
 
 #include "plugins/data/residues/residue.hpp"
 #include "plugins/models/protein/geometry.hpp"
+#include "plugins/parallel/parallel.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/fast_path.hpp"
 #include "transformer/gemm.hpp"
 #include "transformer/kept.hpp"
 #include "transformer/kernels/kernels.hpp"
 #include "transformer/packed_batch.hpp"
-#include "transformer/parallel.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -202,21 +203,19 @@ class PairBias : public torch::autograd::Function<PairBias> {
       biases.push_back(at::empty({pairs.count() * w.heads}, weight.options()));
       to.push_back(biases.back().mutable_data_ptr<float>());
     }
-    transformer::parallel_tasks(
-        static_cast<int64_t>(pairs.tasks().size()), work(pairs, w), [&](int64_t number) {
-          const Pairs::Task& task = pairs.tasks()[static_cast<size_t>(number)];
-          float* const hidden = scratch_floats(0, kBlock * w.width).data();
-          const int64_t all = pairs.queries(task.sequence) * pairs.keys(task.sequence),
-                        at = pairs.start(task.sequence) * w.heads;
-          pairs.for_blocks(task,
-                           [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
-                             w.first(count, features, classes, hidden);
-                             kernels().gelu(Gelu::kTanh, hidden, hidden, count * w.width);
-                             for (int64_t l = 0; l < w.layers; ++l)
-                               multiply(w.heads, count, w.width, {w.out_of(l), w.heads, true},
-                                        {hidden, w.width, true}, to[static_cast<size_t>(l)] + at + pair, all);
-                           });
-        });
+    parallel::tasks(static_cast<int64_t>(pairs.tasks().size()), work(pairs, w), [&](int64_t number) {
+      const Pairs::Task& task = pairs.tasks()[static_cast<size_t>(number)];
+      float* const hidden = scratch_floats(0, kBlock * w.width).data();
+      const int64_t all = pairs.queries(task.sequence) * pairs.keys(task.sequence),
+                    at = pairs.start(task.sequence) * w.heads;
+      pairs.for_blocks(task, [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
+        w.first(count, features, classes, hidden);
+        kernels().gelu(Gelu::kTanh, hidden, hidden, count * w.width);
+        for (int64_t l = 0; l < w.layers; ++l)
+          multiply(w.heads, count, w.width, {w.out_of(l), w.heads, true}, {hidden, w.width, true},
+                   to[static_cast<size_t>(l)] + at + pair, all);
+      });
+    });
     transformer::keep(ctx, inputs);
     ctx->save_for_backward({weight, offsets, out});
     return biases;
@@ -238,7 +237,7 @@ class PairBias : public torch::autograd::Function<PairBias> {
     const auto tasks = static_cast<int64_t>(pairs.tasks().size());
     const at::Tensor parts = at::zeros({std::max<int64_t>(tasks, 1), size}, saved[0].options());
     float* const parts_data = parts.mutable_data_ptr<float>();
-    transformer::parallel_tasks(tasks, 3 * work(pairs, w), [&](int64_t number) {
+    parallel::tasks(tasks, 3 * work(pairs, w), [&](int64_t number) {
       const Pairs::Task& task = pairs.tasks()[static_cast<size_t>(number)];
       float *const before = scratch_floats(0, kBlock * w.width).data(),
                    *const hidden = scratch_floats(1, kBlock * w.width).data(),

@@ -9,11 +9,12 @@
 #include <ATen/ops/empty_like.h>
 
 #include "attention_paths.hpp"
+#include "fast_path.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "packed_batch.hpp"
-#include "parallel.hpp"
 #include "plugins/gpu/program.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -139,7 +140,7 @@ void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   const Heads heads(q, k, v, bias, layout, dropout);
   float* const to = out.mutable_data_ptr<float>();
   float* const sums = log_sum.mutable_data_ptr<float>();
-  parallel_tasks(heads.count(), heads.work(), [&](int64_t number) {
+  parallel::tasks(heads.count(), heads.work(), [&](int64_t number) {
     const Head head = heads[number];
     const int64_t h = head.column / head.kernel.width;
     kernels().attention(head.kernel, at_offset(to, head.query_row * out.stride(0) + head.column),
@@ -160,7 +161,7 @@ void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tens
                *const to_v = dv.mutable_data_ptr<float>(),
                *const to_bias = dbias.defined() ? dbias.mutable_data_ptr<float>() : nullptr;
   const int64_t sharing = layout.sharing();
-  parallel_tasks(heads.count() / sharing, heads.work(), [&](int64_t task) {
+  parallel::tasks(heads.count() / sharing, heads.work(), [&](int64_t task) {
     for (int64_t i = 0; i < sharing; ++i) {
       const Head head = heads[task * sharing + i];
       const int64_t h = head.column / head.kernel.width;

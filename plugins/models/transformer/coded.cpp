@@ -1,6 +1,5 @@
 #include "coded.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -8,7 +7,7 @@
 #include <utility>
 
 #include "cuda/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -22,7 +21,7 @@ Form form_of(uint32_t form) { return form == PL_FORM_INT8 ? Form::kInt8 : Form::
 // for each element.
 at::Tensor transposed(const at::Tensor& values) {
   at::Tensor result = at::empty({values.size(1), values.size(0)}, values.options());
-  at::parallel_for(0, values.size(1), 256, [&](int64_t begin, int64_t end) {
+  parallel::rows(values.size(1), 256, values.size(0), [&](int64_t begin, int64_t end) {
     result.narrow(0, begin, end - begin).copy_(values.narrow(1, begin, end - begin).contiguous().t());
   });
   return result;
@@ -40,8 +39,9 @@ class MatrixCoding : public Coding {
     int64_t first = 0;
     for (const int64_t count : columns_) {
       const at::Tensor rows = transposed(values.narrow(1, first, count));
-      quantization::encode(form_of(form), count, p.shape[0], rows.const_data_ptr<float>(), out,
-                           [](int64_t parts, const auto& body) { at::parallel_for(0, parts, 256, body); });
+      quantization::encode(
+          form_of(form), count, p.shape[0], rows.const_data_ptr<float>(), out,
+          [&](int64_t parts, const auto& body) { parallel::rows(parts, 256, p.shape[0], body); });
       out += count * Row::bytes(form_of(form), p.shape[0]);
       first += count;
     }
@@ -79,7 +79,7 @@ at::Tensor decoded(const at::Tensor& coded, at::ScalarType type) {
   const int64_t in = inputs(coded), out = outputs(coded);
   if (!coded.is_cpu()) return cuda::decode(form_of(coded), coded, in, type).t();
   at::Tensor rows = at::empty({out, in}, at::kFloat);
-  parallel_rows(out, 1, in, [&](int64_t begin, int64_t end) {
+  parallel::rows(out, 1, in, [&](int64_t begin, int64_t end) {
     const auto* const from = static_cast<const uint8_t*>(coded.const_data_ptr());
     float* const to = rows.mutable_data_ptr<float>();
     for (int64_t row = begin; row < end; ++row)

@@ -15,11 +15,12 @@
 #include <cmath>
 
 #include "cuda/kernels.hpp"
+#include "fast_path.hpp"
 #include "gemm.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "layer_norm.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -75,7 +76,7 @@ at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets
   float* const data = logits.mutable_data_ptr<float>();
   const int64_t* const target = targets.const_data_ptr<int64_t>();
   std::vector<RowLoss> losses(static_cast<size_t>(rows));
-  parallel_tasks(rows, 32 * rows * columns, [&](int64_t n) {
+  parallel::tasks(rows, 32 * rows * columns, [&](int64_t n) {
     losses[static_cast<size_t>(n)] = kernels().cross_entropy_row(
         data + n * columns, columns, target[n], gradient, static_cast<float>(options.scale), options.terms);
   });

@@ -8,9 +8,10 @@
 
 #include <pipeline/torch/random.hpp>
 
+#include "fast_path.hpp"
 #include "gemm.hpp"
 #include "kernels/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 
@@ -83,7 +84,7 @@ at::Tensor apply_dropout(const at::Tensor& x, const Dropout& dropout, const at::
   const float* const from = x.const_data_ptr<float>();
   const float* const addend = residual.defined() ? residual.const_data_ptr<float>() : nullptr;
   float* const to = y.mutable_data_ptr<float>();
-  parallel_rows(x.size(0), 64, 8 * columns, [&](int64_t begin, int64_t end) {
+  parallel::rows(x.size(0), 64, 8 * columns, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const int64_t at = n * columns;
       kernels().dropout(

@@ -6,10 +6,11 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/zeros.h>
 
+#include "fast_path.hpp"
 #include "gemm.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -32,8 +33,8 @@ void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& r
   const int64_t* const rows = index.const_data_ptr<int64_t>();
   const float* const from = dx.const_data_ptr<float>();
   float* const to = gradient.mutable_data_ptr<float>();
-  const int64_t parts = std::min<int64_t>(columns, thread_count());
-  parallel_rows(columns, (columns + parts - 1) / parts, dx.size(0), [&](int64_t begin, int64_t end) {
+  const int64_t parts = std::min<int64_t>(columns, parallel::thread_count());
+  parallel::rows(columns, (columns + parts - 1) / parts, dx.size(0), [&](int64_t begin, int64_t end) {
     for (int64_t n = 0; n < dx.size(0); ++n) {
       kernels().add(from + n * columns + begin, to + rows[n] * columns + begin, end - begin);
     }

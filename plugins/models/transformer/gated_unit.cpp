@@ -10,9 +10,10 @@
 #include <ATen/ops/silu.h>
 
 #include "cuda/kernels.hpp"
+#include "fast_path.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -61,7 +62,7 @@ at::Tensor gated_unit_of(const at::Tensor& gated, Gate gate) {
   at::Tensor h = at::empty({rows, inner}, gated.options());
   const float* const from = gated.const_data_ptr<float>();
   float* const to = h.mutable_data_ptr<float>();
-  parallel_rows(rows, kGatedGrain, kGatedWork * inner, [&](int64_t begin, int64_t end) {
+  parallel::rows(rows, kGatedGrain, kGatedWork * inner, [&](int64_t begin, int64_t end) {
     kernels().gated_unit(gate, from + begin * 2 * inner, to + begin * inner, end - begin, inner);
   });
   return h;
@@ -85,7 +86,7 @@ GatedAgain gated_unit_again_and_backward(const at::Tensor& gated, const at::Tens
   }
   const float* const from = gated.const_data_ptr<float>();
   float *const d = dh.mutable_data_ptr<float>(), *const to = dgated.mutable_data_ptr<float>();
-  parallel_rows(rows, kGatedGrain, kGatedWork * inner, [&](int64_t begin, int64_t end) {
+  parallel::rows(rows, kGatedGrain, kGatedWork * inner, [&](int64_t begin, int64_t end) {
     kernels().gated_unit_backward(gate, from + begin * 2 * inner, d + begin * inner, to + begin * 2 * inner,
                                   end - begin, inner);
   });

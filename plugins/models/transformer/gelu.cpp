@@ -9,9 +9,10 @@
 #include <ATen/ops/sigmoid.h>
 
 #include "cuda/kernels.hpp"
+#include "fast_path.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -38,7 +39,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     }
     const float* const from = x.const_data_ptr<float>();
     float* const to = y.mutable_data_ptr<float>();
-    parallel_rows(x.numel(), kGrain, kElementWork, [&](int64_t begin, int64_t end) {
+    parallel::rows(x.numel(), kGrain, kElementWork, [&](int64_t begin, int64_t end) {
       kernels().gelu(form, from + begin, to + begin, end - begin);
     });
     return y;
@@ -80,7 +81,7 @@ GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gel
   at::Tensor y = at::empty_like(x);
   const float* const from = x.const_data_ptr<float>();
   float *const to = y.mutable_data_ptr<float>(), *const d = dy.mutable_data_ptr<float>();
-  parallel_rows(x.numel(), kGrain, kElementWork, [&](int64_t begin, int64_t end) {
+  parallel::rows(x.numel(), kGrain, kElementWork, [&](int64_t begin, int64_t end) {
     kernels().gelu_backward(form, from + begin, to + begin, d + begin, end - begin);
   });
   return {y, dy};

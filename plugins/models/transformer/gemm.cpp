@@ -10,8 +10,9 @@
 #include <ATen/ops/stack.h>
 
 #include "cuda/kernels.hpp"
+#include "fast_path.hpp"
 #include "kernels/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -92,10 +93,10 @@ int64_t share(int64_t size, int64_t parts, int64_t multiple) {
 
 void run(const Gemm& whole) {
   const Kernels& kernel = kernels();
-  const Grid grid = best_grid(whole, thread_count());
+  const Grid grid = best_grid(whole, parallel::thread_count());
   const int64_t rows = share(whole.m, grid.rows, kernel.gemm_rows);
   const int64_t columns = share(whole.n, grid.columns, kernel.gemm_columns);
-  parallel_tasks(grid.rows * grid.columns, 2 * whole.m * whole.n * whole.k, [&](int64_t part) {
+  parallel::tasks(grid.rows * grid.columns, 2 * whole.m * whole.n * whole.k, [&](int64_t part) {
     const int64_t i = part / grid.columns * rows, j = part % grid.columns * columns;
     if (i >= whole.m || j >= whole.n) return;
     Gemm mine = whole;
@@ -219,7 +220,7 @@ at::Tensor column_sum(const at::Tensor& x) {
   if (cuda::has_row_kernels_for(x)) return cuda::column_sum(x);
   if (!fast_path(x)) return x.sum(0, /*keepdim=*/false, wide(x.scalar_type()));
   at::Tensor total = at::empty({x.size(1)}, x.options());
-  parallel_rows(x.size(1), 64, x.size(0), [&](int64_t begin, int64_t end) {
+  parallel::rows(x.size(1), 64, x.size(0), [&](int64_t begin, int64_t end) {
     kernels().column_sum(x.const_data_ptr<float>(), total.mutable_data_ptr<float>(), x.size(0), x.size(1),
                          begin, end);
   });

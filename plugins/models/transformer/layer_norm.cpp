@@ -11,10 +11,11 @@
 #include <ATen/ops/native_layer_norm_backward.h>
 
 #include "cuda/kernels.hpp"
+#include "fast_path.hpp"
 #include "gemm.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -90,7 +91,7 @@ LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::
   const int64_t rows = x.size(0), columns = x.size(1);
   LayerNormed result{at::empty_like(x), at::empty({is_rms(bias) ? 0 : rows}, x.options()),
                      at::empty({rows}, x.options())};
-  parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
+  parallel::rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
     kernels().layer_norm(in(x) + begin * columns, in(weight), in_if_any(bias),
                          out(result.y) + begin * columns, out_if_any(result.mean, begin),
                          out(result.rstd) + begin, end - begin, columns, static_cast<float>(eps));
@@ -104,7 +105,7 @@ at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const
     return is_rms(bias) ? rms_normed(x, weight, rstd) : x.sub(mean).mul_(rstd).mul_(weight).add_(bias);
   const int64_t rows = x.size(0), columns = x.size(1);
   at::Tensor y = at::empty_like(x);
-  parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
+  parallel::rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
     kernels().layer_norm_again(in(x) + begin * columns, in(weight), in_if_any(bias), in_if_any(mean, begin),
                                in(rstd) + begin, out(y) + begin * columns, end - begin, columns);
   });
@@ -143,14 +144,14 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
   if (need_parameters) {
     result.weight = at::empty_like(weight);
     result.bias = at::empty_like(bias);  // for RMS norm without elements, as the bias
-    parallel_rows(columns, kColumnGrain, 8 * rows, [&](int64_t begin, int64_t end) {
+    parallel::rows(columns, kColumnGrain, 8 * rows, [&](int64_t begin, int64_t end) {
       kernels().layer_norm_backward_parameters(in(dy), in(x), in_if_any(mean), in(rstd), out(result.weight),
                                                out_if_any(result.bias), rows, columns, begin, end);
     });
   }
   if (need_x) {
     result.x = at::empty_like(x);
-    parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
+    parallel::rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * columns;
       kernels().layer_norm_backward(in(dy) + at, in(x) + at, in(weight), in_if_any(mean, begin),
                                     in(rstd) + begin, residual.defined() ? in(residual) + at : nullptr,

@@ -7,9 +7,10 @@
 #include <ATen/ops/pow.h>
 
 #include "cuda/kernels.hpp"
+#include "fast_path.hpp"
 #include "kept.hpp"
 #include "packed_batch.hpp"
-#include "parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -42,7 +43,7 @@ void turn(at::Tensor& x, int64_t width, const at::Tensor& cos, const at::Tensor&
   const int64_t half = cos.size(1), stride = x.size(1);
   float* const data = x.mutable_data_ptr<float>();
   const float *const c = cos.const_data_ptr<float>(), *const s = sin.const_data_ptr<float>();
-  parallel_rows(x.size(0), kRotaryGrain, 3 * width, [&](int64_t begin, int64_t end) {
+  parallel::rows(x.size(0), kRotaryGrain, 3 * width, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float *const cos_row = c + n * half, *const sin_row = s + n * half;
       for (float* head = data + n * stride; head < data + n * stride + width; head += 2 * half) {

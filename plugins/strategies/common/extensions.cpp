@@ -14,7 +14,7 @@
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/tensor.hpp>
 
-#include "plugins/strategies/common/rules/parallel.hpp"
+#include "plugins/parallel/parallel.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -76,7 +76,7 @@ double cpu_peak(int threads) {
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    parallel_tasks(threads, work);
+    parallel::tasks(threads, work);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::max(best,
                     2.0 * (wide ? 16 : 8) * kAccumulators * static_cast<double>(kRounds) * threads / seconds);

@@ -15,8 +15,8 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include "plugins/parallel/parallel.hpp"
 #include "plugins/strategies/common/layout.hpp"
-#include "plugins/strategies/common/rules/parallel.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -111,7 +111,7 @@ at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::
   const int64_t count = (end - begin) / kChunk;
   at::Tensor sums = at::empty({count}, at::kDouble);
   double* out = sums.mutable_data_ptr<double>();
-  parallel_tasks((count + kGrain - 1) / kGrain, [&](int64_t task) {
+  parallel::tasks((count + kGrain - 1) / kGrain, [&](int64_t task) {
     const int64_t last = std::min(count, (task + 1) * kGrain);
     for (int64_t chunk = task * kGrain; chunk < last; ++chunk)
       out[chunk] = chunk_sum(runs, begin + chunk * kChunk);

@@ -10,8 +10,8 @@
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/where.h>
 
+#include "plugins/parallel/parallel.hpp"
 #include "plugins/strategies/common/rules/built_in.hpp"
-#include "plugins/strategies/common/rules/parallel.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -103,7 +103,7 @@ void UpdateRule::call(Slot slot, UpdateRuns& runs) const {
   for (size_t run = 0; run < runs.count; ++run) {
     const int64_t end = runs.values[run].numel();
     if (is_narrow_ && on_cpu) {  // a rule of this library may be called by several threads at once
-      parallel_tasks((end + kPiece - 1) / kPiece, [&](int64_t i) {
+      parallel::tasks((end + kPiece - 1) / kPiece, [&](int64_t i) {
         call_piece(slot, runs, run, i * kPiece, std::min(kPiece, end - i * kPiece));
       });
       continue;

@@ -1,12 +1,11 @@
-// The one file compiled with OpenMP: at::parallel_for is a template over its pragmas and would be serial in
-// the others.
-#include "parallel.hpp"
+// The one file compiled with OpenMP.
+#include "plugins/parallel/parallel.hpp"
 
 #include <ATen/Parallel.h>
 
 #include <atomic>
 
-namespace pipeline::transformer {
+namespace pipeline::parallel {
 namespace {
 
 // Waking the other threads and waiting for them costs some microseconds, and far more when the machine is
@@ -17,7 +16,7 @@ constexpr int64_t kLeastWork = 1 << 19;
 
 int64_t thread_count() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
 
-void parallel_tasks(int64_t count, int64_t work, c10::function_ref<void(int64_t)> body) {
+void tasks(int64_t count, int64_t work, c10::function_ref<void(int64_t)> body) {
   const int64_t threads = work < kLeastWork ? 1 : std::min(count, thread_count());
   if (threads <= 1) {
     for (int64_t task = 0; task < count; ++task) body(task);
@@ -31,4 +30,4 @@ void parallel_tasks(int64_t count, int64_t work, c10::function_ref<void(int64_t)
   });
 }
 
-}  // namespace pipeline::transformer
+}  // namespace pipeline::parallel
