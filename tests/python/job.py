@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+import warm
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PIPELINE = os.environ.get("PIPELINE", str(ROOT / "build/release/bin/pipeline"))
 PACKAGE = str(ROOT / "build/release/lib/pipeline/python")
@@ -65,6 +67,13 @@ for name in sys.argv[2:]:
 class Job(unittest.TestCase):
     """Each test works in a new folder, self.folder."""
 
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.warm_python, end = warm.client(PYTHON, folder.name)
+        cls.addClassCleanup(end)
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -77,16 +86,17 @@ class Job(unittest.TestCase):
         lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in task.items())
         (self.folder / "train.toml").write_text(CONFIG.format(file=file, task=lines))
 
-    def run_words(self, *words, code=0):
+    def run_words(self, *words, code=0, **variables):
         """What the command says, stdout and stderr; it must end with this code."""
-        done = subprocess.run(words, cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE,
+        done = subprocess.run(words, cwd=self.folder, env=dict(self.environment, **variables), text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=300)
         self.assertEqual(done.returncode, code, f"{' '.join(map(str, words))}\n{done.stdout}")
         return done.stdout
 
     def pipeline(self, verb, *words, code=0, **sets):
         settings = [word for key, value in sets.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        return self.run_words(PIPELINE, verb, *words, *settings, code=code)
+        alone = {} if "launch__processes" in sets else {"PIPELINE_PYTHON": self.warm_python}
+        return self.run_words(PIPELINE, verb, *words, *settings, code=code, **alone)
 
     def said_in_turn(self, cases):
         """cases: {name: lines that follow BEGIN}. What the run of each says, in the folder of its name."""
