@@ -85,144 +85,65 @@ class Sized(Structure):
         ctypes.memmove(address + 4, ctypes.addressof(self) + 4, body)
 
 
+def _sized(title, /, **fields):
+    """A class of structs that begin with struct_size and have these fields behind it."""
+    return type(title, (Sized,), {"_fields_": [("struct_size", c_uint32), *fields.items()]})
+
+
 def _function(result, *arguments):
     return ctypes.CFUNCTYPE(result, *arguments)
 
 
 ERROR = c_void_p  # pl_error*, NULL: success
-
-
-class Option(Sized):
-    _fields_ = [("struct_size", c_uint32), ("type", c_uint32), ("flags", c_uint32), ("choice_count", c_uint32),
-                ("key", Str), ("default_value", Str), ("unit", Str), ("help", Str), ("choices", POINTER(Str)),
-                ("minimum", c_double), ("maximum", c_double)]
-
-
-class RunInfo(Sized):
-    _fields_ = [("struct_size", c_uint32), ("purpose", c_uint32), ("flags", c_uint32), ("threads", c_uint32),
-                ("loader_processes", c_uint32), ("rank", c_int32), ("world_size", c_int32), ("local_rank", c_int32),
-                ("local_world_size", c_int32), ("reserved", c_uint32), ("device", Device), ("stream", Stream),
-                ("parameter_dtype", Dtype), ("compute_dtype", Dtype), ("seed", c_uint64),
-                ("global_batch", c_uint64), ("micro_batch", c_uint64), ("micro_batches", c_uint64),
-                ("run_dir", Str), ("cache_dir", Str)]
-
-
-class Host(Sized):
-    _fields_ = [("struct_size", c_uint32), ("abi_major", c_uint32), ("abi_minor", c_uint32), ("reserved", c_uint32),
-                ("error_new", _function(c_void_p, c_uint32, Str)),
-                ("error_code", _function(c_uint32, c_void_p)),
-                ("error_message", _function(Str, c_void_p)),
-                ("error_free", _function(None, c_void_p)),
-                ("log", _function(None, c_void_p, c_uint32, Str)),
-                ("metric", _function(None, c_void_p, Str, c_double, c_double)),
-                ("metric_tensor", _function(None, c_void_p, Str, POINTER(Tensor), c_double)),
-                ("progress", _function(None, c_void_p, Str, c_uint64, c_uint64)),
-                ("cancelled", _function(c_uint32, c_void_p)),
-                ("run_info", _function(c_void_p, c_void_p)),
-                ("seed", _function(c_uint64, c_void_p, Str, c_uint64, c_uint64, c_uint64)),
-                ("exchange", c_void_p), ("store_set", c_void_p), ("store_get", c_void_p),
-                ("config_bool", _function(ERROR, c_void_p, Str, POINTER(c_uint32))),
-                ("config_int", _function(ERROR, c_void_p, Str, POINTER(c_int64))),
-                ("config_float", _function(ERROR, c_void_p, Str, POINTER(c_double))),
-                ("config_string", _function(ERROR, c_void_p, Str, POINTER(Str))),
-                ("config_int_list", _function(ERROR, c_void_p, Str, POINTER(POINTER(c_int64)), POINTER(c_uint64))),
-                ("config_float_list", _function(ERROR, c_void_p, Str, POINTER(POINTER(c_double)), POINTER(c_uint64))),
-                ("config_string_list", _function(ERROR, c_void_p, Str, POINTER(POINTER(Str)), POINTER(c_uint64))),
-                ("config_is_set", _function(c_uint32, c_void_p, Str)),
-                ("config_error", _function(ERROR, c_void_p, Str, Str)),
-                ("group_open", c_void_p)]
-
-
-class Parameter(Sized):
-    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ndim", c_uint32), ("unit", c_uint32),
-                ("shape", POINTER(c_int64)), ("name", Str), ("lr_multiplier", c_double), ("optimizer", c_uint32),
-                ("forms", c_uint32), ("form", c_uint32), ("loss", c_uint32), ("form_bytes", c_uint64)]
-
-
-class Loss(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("name", Str), ("first", c_uint64), ("every", c_uint64),
-                ("options", POINTER(Number)), ("option_count", c_uint64)]
+Option = _sized("Option", type=c_uint32, flags=c_uint32, choice_count=c_uint32, key=Str, default_value=Str, unit=Str, help=Str,
+                choices=POINTER(Str), minimum=c_double, maximum=c_double)
+RunInfo = _sized("RunInfo", purpose=c_uint32, flags=c_uint32, threads=c_uint32, loader_processes=c_uint32, rank=c_int32, world_size=c_int32,
+                 local_rank=c_int32, local_world_size=c_int32, reserved=c_uint32, device=Device, stream=Stream, parameter_dtype=Dtype,
+                 compute_dtype=Dtype, seed=c_uint64, global_batch=c_uint64, micro_batch=c_uint64, micro_batches=c_uint64, run_dir=Str,
+                 cache_dir=Str)
+Host = _sized("Host", abi_major=c_uint32, abi_minor=c_uint32, reserved=c_uint32, error_new=_function(c_void_p, c_uint32, Str),
+              error_code=_function(c_uint32, c_void_p), error_message=_function(Str, c_void_p), error_free=_function(None, c_void_p),
+              log=_function(None, c_void_p, c_uint32, Str), metric=_function(None, c_void_p, Str, c_double, c_double),
+              metric_tensor=_function(None, c_void_p, Str, POINTER(Tensor), c_double),
+              progress=_function(None, c_void_p, Str, c_uint64, c_uint64), cancelled=_function(c_uint32, c_void_p),
+              run_info=_function(c_void_p, c_void_p), seed=_function(c_uint64, c_void_p, Str, c_uint64, c_uint64, c_uint64),
+              exchange=c_void_p, store_set=c_void_p, store_get=c_void_p, config_bool=_function(ERROR, c_void_p, Str, POINTER(c_uint32)),
+              config_int=_function(ERROR, c_void_p, Str, POINTER(c_int64)), config_float=_function(ERROR, c_void_p, Str, POINTER(c_double)),
+              config_string=_function(ERROR, c_void_p, Str, POINTER(Str)),
+              config_int_list=_function(ERROR, c_void_p, Str, POINTER(POINTER(c_int64)), POINTER(c_uint64)),
+              config_float_list=_function(ERROR, c_void_p, Str, POINTER(POINTER(c_double)), POINTER(c_uint64)),
+              config_string_list=_function(ERROR, c_void_p, Str, POINTER(POINTER(Str)), POINTER(c_uint64)),
+              config_is_set=_function(c_uint32, c_void_p, Str), config_error=_function(ERROR, c_void_p, Str, Str), group_open=c_void_p)
+Parameter = _sized("Parameter", flags=c_uint32, ndim=c_uint32, unit=c_uint32, shape=POINTER(c_int64), name=Str, lr_multiplier=c_double,
+                   optimizer=c_uint32, forms=c_uint32, form=c_uint32, loss=c_uint32, form_bytes=c_uint64)
+Loss = _sized("Loss", reserved=c_uint32, name=Str, first=c_uint64, every=c_uint64, options=POINTER(Number), option_count=c_uint64)
 
 
 RELEASE = _function(None, c_void_p)
-
-
-class Gradient(Sized):
-    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("index", c_uint64), ("tensor", POINTER(Tensor)),
-                ("stream", Stream), ("owner", c_void_p), ("release", RELEASE), ("rows", POINTER(Tensor))]
-
-
-class GradientSink(Sized):
-    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("user", c_void_p),
-                ("ready", _function(ERROR, c_void_p, c_void_p))]  # pl_gradient*
-
-
-class UnitHooks(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
-                ("enter", _function(ERROR, c_void_p, c_uint32, c_uint32)),
-                ("leave", _function(ERROR, c_void_p, c_uint32, c_uint32))]
-
-
-class LoadArgs(Sized):
-    _fields_ = [("struct_size", c_uint32), ("split", c_uint32), ("purpose", c_uint32), ("reserved", c_uint32),
-                ("ids", POINTER(c_uint64)), ("count", c_uint64), ("epoch", c_uint64)]
-
-
-class BatchInfo(Sized):
-    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("weight", c_double), ("samples", c_uint64),
-                ("tokens", c_uint64), ("positions", c_uint64)]
-
-
-class TrainArgs(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("scale", c_double), ("seed", c_uint64),
-                ("step", c_uint64), ("micro_batch", c_uint64), ("gradients", c_void_p), ("outputs", POINTER(Tensor)),
-                ("first_row", c_uint64), ("idle_losses", c_uint64)]
-
-
-class EvaluateArgs(Sized):
-    _fields_ = [("struct_size", c_uint32), ("purpose", c_uint32), ("samples_to_show", c_uint64)]
-
-
-class EvaluationSink(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
-                ("value", _function(ERROR, c_void_p, Str, Str, c_double, c_double)),
-                ("record", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64)),
-                ("sample", _function(ERROR, c_void_p, c_uint64, Str))]
-
-
-class PredictionSink(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
-                ("row", _function(ERROR, c_void_p, c_uint64, POINTER(Str), c_uint64)),
-                ("file", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64)),
-                ("append", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64))]
-
-
-class Metric(Sized):
-    _fields_ = [("struct_size", c_uint32), ("aggregate", c_uint32), ("better", c_uint32), ("reserved", c_uint32),
-                ("name", Str), ("source", Str), ("help", Str)]
-
-
-class Value(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("group", Str), ("name", Str), ("sum", c_double),
-                ("weight", c_double)]
-
-
-class Record(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("sample_id", c_uint64), ("key", Str),
-                ("bytes", c_void_p), ("size", c_uint64)]
-
-
-class ReportArgs(Sized):
-    _fields_ = [("struct_size", c_uint32), ("split", c_uint32), ("purpose", c_uint32), ("reserved", c_uint32),
-                ("values", POINTER(Value)), ("value_count", c_uint64), ("records", POINTER(Record)),
-                ("record_count", c_uint64)]
-
-
-class ReportSink(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
-                ("figure", _function(ERROR, c_void_p, Str, c_double, c_uint32)),
-                ("text", _function(ERROR, c_void_p, Str)),
-                ("file", _function(ERROR, c_void_p, Str, c_void_p, c_uint64))]
+Gradient = _sized("Gradient", flags=c_uint32, index=c_uint64, tensor=POINTER(Tensor), stream=Stream, owner=c_void_p, release=RELEASE,
+                  rows=POINTER(Tensor))
+GradientSink = _sized("GradientSink", flags=c_uint32, user=c_void_p, ready=_function(ERROR, c_void_p, c_void_p))  # pl_gradient*
+UnitHooks = _sized("UnitHooks", reserved=c_uint32, user=c_void_p, enter=_function(ERROR, c_void_p, c_uint32, c_uint32),
+                   leave=_function(ERROR, c_void_p, c_uint32, c_uint32))
+LoadArgs = _sized("LoadArgs", split=c_uint32, purpose=c_uint32, reserved=c_uint32, ids=POINTER(c_uint64), count=c_uint64, epoch=c_uint64)
+BatchInfo = _sized("BatchInfo", flags=c_uint32, weight=c_double, samples=c_uint64, tokens=c_uint64, positions=c_uint64)
+TrainArgs = _sized("TrainArgs", reserved=c_uint32, scale=c_double, seed=c_uint64, step=c_uint64, micro_batch=c_uint64, gradients=c_void_p,
+                   outputs=POINTER(Tensor), first_row=c_uint64, idle_losses=c_uint64)
+EvaluateArgs = _sized("EvaluateArgs", purpose=c_uint32, samples_to_show=c_uint64)
+EvaluationSink = _sized("EvaluationSink", reserved=c_uint32, user=c_void_p, value=_function(ERROR, c_void_p, Str, Str, c_double, c_double),
+                        record=_function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64),
+                        sample=_function(ERROR, c_void_p, c_uint64, Str))
+PredictionSink = _sized("PredictionSink", reserved=c_uint32, user=c_void_p,
+                        row=_function(ERROR, c_void_p, c_uint64, POINTER(Str), c_uint64),
+                        file=_function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64),
+                        append=_function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64))
+Metric = _sized("Metric", aggregate=c_uint32, better=c_uint32, reserved=c_uint32, name=Str, source=Str, help=Str)
+Value = _sized("Value", reserved=c_uint32, group=Str, name=Str, sum=c_double, weight=c_double)
+Record = _sized("Record", reserved=c_uint32, sample_id=c_uint64, key=Str, bytes=c_void_p, size=c_uint64)
+ReportArgs = _sized("ReportArgs", split=c_uint32, purpose=c_uint32, reserved=c_uint32, values=POINTER(Value), value_count=c_uint64,
+                    records=POINTER(Record), record_count=c_uint64)
+ReportSink = _sized("ReportSink", reserved=c_uint32, user=c_void_p, figure=_function(ERROR, c_void_p, Str, c_double, c_uint32),
+                    text=_function(ERROR, c_void_p, Str), file=_function(ERROR, c_void_p, Str, c_void_p, c_uint64))
 
 
 # What a slot returns and takes; all begin with the task, create with the host.
@@ -263,16 +184,9 @@ SLOTS = {
     "loss_count": _function(c_uint64, c_void_p),
     "loss": _function(ERROR, c_void_p, c_uint64, c_void_p),
 }
-
-
-class TaskApi(Sized):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), *SLOTS.items()]
-
-
-class Plugin(Sized):
-    _fields_ = [("struct_size", c_uint32), ("abi_major", c_uint32), ("abi_minor", c_uint32), ("kind", c_uint32),
-                ("name", Str), ("version", Str), ("summary", Str), ("runtime", Str), ("options", POINTER(Option)),
-                ("option_count", c_uint64), ("api", c_void_p), ("query", c_void_p), ("shutdown", c_void_p)]
+TaskApi = _sized("TaskApi", reserved=c_uint32, **SLOTS)
+Plugin = _sized("Plugin", abi_major=c_uint32, abi_minor=c_uint32, kind=c_uint32, name=Str, version=Str, summary=Str, runtime=Str,
+                options=POINTER(Option), option_count=c_uint64, api=c_void_p, query=c_void_p, shutdown=c_void_p)
 
 
 ENTRY = _function(c_void_p, c_void_p, POINTER(c_void_p))
