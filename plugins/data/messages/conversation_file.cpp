@@ -214,7 +214,7 @@ void read_objects(const sources::SourceFiles& source, const std::vector<std::str
   const std::string unit = records::unit_of(source.format);
   uint64_t before = 0, done = 0;
   for (size_t i = 0; i < source.paths.size(); ++i, before += done) {
-    const std::string file = source.name_of(i);
+    const std::string& file = source.name_of(i);
     uint64_t number = 0;
     const auto visit = [&](const records::RecordText& record) {
       ++collector.report().records;

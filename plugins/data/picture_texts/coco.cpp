@@ -134,7 +134,7 @@ void read_coco(const sources::SourceFiles& source, const CaptionColumns& columns
       throw DataError(source.paths[i] + ": begins as COCO's annotations do, and " +
                       (lists.problem().empty() ? "is another object then" : lists.problem()));
     before += done;
-    const std::string file = source.name_of(i);
+    const std::string& file = source.name_of(i);
     for (Annotation& one : annotations) {
       ++collector.report().records;
       const auto name = names.find(one.image);

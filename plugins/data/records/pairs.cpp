@@ -112,7 +112,7 @@ void read_pairs(const sources::SourceFiles& source, const Columns& columns,
   size_t file = 0;
   read_tables(source, options, report,
               [&](const std::string& path, RecordReport& of_file, const ReadOptions& with_progress) {
-                const std::string name = source.name_of(file++);
+                const std::string& name = source.name_of(file++);
                 read_pairs(
                     path, source.format, columns,
                     [&](Pair&& pair) {
