@@ -14,7 +14,7 @@
 #include <exception>
 #include <span>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/socket.hpp"
 
 namespace pipeline {
@@ -75,7 +75,7 @@ ChildResult run_in_child(std::chrono::milliseconds limit, const std::function<st
   Pipe report, output;
   std::fflush(nullptr);  // or the child would print it again
   const pid_t child = ::fork();
-  if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child < 0) fail("cannot start a process: {}", std::strerror(errno));
   if (child == 0) run_and_exit(report, output, work);
   report.in.close();
   output.in.close();

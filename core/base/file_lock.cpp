@@ -10,7 +10,7 @@
 #include <chrono>
 #include <thread>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/base/program.hpp"
 #include "core/base/socket.hpp"
@@ -97,9 +97,8 @@ OutputLock::OutputLock(const fs::path& output, const fs::path& place, std::strin
   });
   if (owner.empty()) return;
   if (held_) fs::remove(file_);
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("{}: {} writes there: wait for it, stop it, or {}", output.string(), owner,
-                          remedy.empty() ? "write elsewhere" : remedy));
+  fail(PL_ERROR_CONFIG, "{}: {} writes there: wait for it, stop it, or {}", output.string(), owner,
+       remedy.empty() ? "write elsewhere" : remedy);
 }
 
 OutputLock::~OutputLock() {

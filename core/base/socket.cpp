@@ -20,7 +20,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 
 // Where rank 0 waits for the others, and who has the port if it cannot.
@@ -136,18 +136,17 @@ Socket try_to_listen(const World& world, uint16_t port) {
 [[noreturn]] void cannot_listen(const World& world, int problem) {
   std::string where = to_text(world.address, world.port);
   if (world.port_tries > 1) where += fmt::format(" (nor the {} ports after it)", world.port_tries - 1);
-  throw Error(
-      fmt::format("rank 0 (host {}) cannot listen at {}: {}\n"
-                  "end that process, or choose another port: MASTER_PORT, or --master-port, on all hosts",
-                  host_name(), where, why_not_listening(problem, world.port)));
+  fail(
+      "rank 0 (host {}) cannot listen at {}: {}\n"
+      "end that process, or choose another port: MASTER_PORT, or --master-port, on all hosts",
+      host_name(), where, why_not_listening(problem, world.port));
 }
 
 }  // namespace
 
 Pipe::Pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));
   out = Descriptor(ends[0]);
   in = Descriptor(ends[1]);
 }

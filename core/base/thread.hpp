@@ -3,8 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -38,5 +41,34 @@ inline std::thread start_thread(const char* name, std::function<void()> work) {
                     ": raise the limit of memory or of processes (ulimit -v, ulimit -u)");
   return thread;
 }
+
+// Calls `tick` after each `period`, on a thread of its own, until that returns false or this is destroyed.
+class Ticker {
+ public:
+  Ticker(const char* name, std::chrono::duration<double> period, std::function<bool()> tick) {
+    thread_ = start_thread(name, [this, period, tick = std::move(tick)] {
+      std::unique_lock lock(mutex_);
+      while (!ended_.wait_for(lock, period, [this] { return is_over_; })) {
+        if (!tick()) return;
+      }
+    });
+  }
+  ~Ticker() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
 
 }  // namespace pipeline

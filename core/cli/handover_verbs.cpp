@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
 
@@ -116,11 +114,10 @@ void add_verify(CLI::App& app, Action& action) {
       const fs::path export_folder = from_start(args->file),
                      config = export_folder.parent_path() / "config.toml";
       if (!fs::exists(config))
-        throw Error(
-            PL_ERROR_CONFIG,
-            fmt::format("{}: there is no config.toml beside it: give the run's configuration, and this "
-                        "folder with --export",
-                        args->file));
+        fail(PL_ERROR_CONFIG,
+             "{}: there is no config.toml beside it: give the run's configuration, and this folder with "
+             "--export",
+             args->file);
       verb_args->output = export_folder;
       args->file = config;
     }

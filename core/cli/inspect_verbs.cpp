@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/config/explain.hpp"
@@ -46,9 +46,9 @@ void warn_of_missing_paths(const train::Session& session, observe::Log& log) {
     for (std::string& plugin : registry.names(kind)) known.insert(std::move(plugin));
   const std::vector<std::string> names(known.begin(), known.end());
   const std::string guess = config::closest(name, names);
-  throw Error(PL_ERROR_CONFIG, fmt::format("no plugin or core table is called '{}': {}", name,
-                                           guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
-                                                         : fmt::format("did you mean '{}'?", guess)));
+  fail(PL_ERROR_CONFIG, "no plugin or core table is called '{}': {}", name,
+       guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                     : fmt::format("did you mean '{}'?", guess));
 }
 
 int explain(plugins::Registry& registry, const std::string& name) {

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
@@ -36,11 +36,11 @@ std::string base_of_adapter(const std::string& folder) {
   const std::string base = has_name ? config[kKey].get<std::string>() : "";
   if (train::is_foreign(base)) return base;
   const std::string hub = foreign::hub_remedy(base);
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, "
-                          "and --set task.language.lora.init_from={} (of an ESM-2 task.esm2.lora.init_from, "
-                          "of an ESM C task.esmc.lora.init_from){}{}",
-                          path.string(), kKey, base, folder, folder, hub.empty() ? "" : "; ", hub));
+  fail(PL_ERROR_CONFIG,
+       "{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, and --set "
+       "task.language.lora.init_from={} (of an ESM-2 task.esm2.lora.init_from, of an ESM C "
+       "task.esmc.lora.init_from){}{}",
+       path.string(), kKey, base, folder, folder, hub.empty() ? "" : "; ", hub);
 }
 
 // Throws Error that says what else a name can be that no configuration, run or model has. Returns where the
@@ -53,21 +53,18 @@ void explain_no_folder(const std::string& file) {
                                 ? ""
                                 : foreign::hub_remedy(file);
     if (!hub.empty())
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format("{}: there is no such file or folder: a configuration is a .toml file; {}", file, hub));
+      fail(PL_ERROR_CONFIG, "{}: there is no such file or folder: a configuration is a .toml file; {}", file,
+           hub);
     return;
   }
   if (fs::exists(path / "config.toml", error) || train::is_ours(path)) return;
   const bool is_weights = path.extension() == ".safetensors";
   if (!fs::is_directory(path, error) && !is_weights) return;
   const std::string known = foreign::folder(path);
-  throw Error(
-      PL_ERROR_CONFIG,
-      fmt::format("{}: {}", file,
-                  known.empty() ? "is a folder without a config.toml, as a run has, or a config.json, as a "
-                                  "model has: name a .toml file, or the folder of a run or of a model"
-                                : known));
+  fail(PL_ERROR_CONFIG, "{}: {}", file,
+       known.empty() ? "is a folder without a config.toml, as a run has, or a config.json, as a model has: "
+                       "name a .toml file, or the folder of a run or of a model"
+                     : known);
 }
 
 // Why `task`, which reads such folders, does not take this one; empty: it does.
@@ -112,8 +109,7 @@ std::string adapter_option(const plugins::Plugin& task, const std::string& folde
                            const std::string& adapter) {
   const std::vector<std::string> options = train::adapter_options(task);
   if (options.empty())
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: is a PEFT adapter, and the task {} takes none", adapter, task.name()));
+    fail(PL_ERROR_CONFIG, "{}: is a PEFT adapter, and the task {} takes none", adapter, task.name());
   if (options.size() == 1) return options.front();
   for (const std::string& option : options) {
     const size_t begin = std::string_view("task.").size();
@@ -144,9 +140,10 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   if (!is_model_folder(named)) return explain_no_folder(named);
   const bool adapts = is_adapter(named);
   if (verb_args.checkpoint != train::VerbArgs().checkpoint)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} is a model folder, whose weights are used: leave out "
-                                             "--checkpoint {}, or name a configuration in its place",
-                                             named, verb_args.checkpoint));
+    fail(PL_ERROR_CONFIG,
+         "{} is a model folder, whose weights are used: leave out --checkpoint {}, or name a configuration "
+         "in its place",
+         named, verb_args.checkpoint);
   verb_args.checkpoint = adapts ? base_of_adapter(named) : named;
   args.file.clear();
   const auto sets = [&](std::string_view key) {

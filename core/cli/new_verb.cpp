@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
@@ -26,8 +26,7 @@ plugins::Kind kind_of(const std::string& word) {
   if (const auto kind = plugins::kind_called(word)) return *kind;
   std::vector<std::string> names;
   for (const plugins::Kind kind : plugins::kKinds) names.emplace_back(plugins::kind_name(kind));
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("new {}: no kind of plugin: {}", word, config::did_you_mean(word, names)));
+  fail(PL_ERROR_CONFIG, "new {}: no kind of plugin: {}", word, config::did_you_mean(word, names));
 }
 
 const char* article(std::string_view kind) { return kind.starts_with('o') ? "an" : "a"; }
@@ -36,18 +35,16 @@ std::string language_of(const NewArgs& args, plugins::Kind kind) {
   const std::vector<std::string> known = templates::languages(kind);
   if (args.language.empty()) return known.front();
   if (std::ranges::find(known, args.language) != known.end()) return args.language;
-  throw Error(PL_ERROR_CONFIG, fmt::format("--language {}: {} {} is made in {}", args.language,
-                                           article(plugins::kind_name(kind)), plugins::kind_name(kind),
-                                           config::alternatives(known)));
+  fail(PL_ERROR_CONFIG, "--language {}: {} {} is made in {}", args.language,
+       article(plugins::kind_name(kind)), plugins::kind_name(kind), config::alternatives(known));
 }
 
 // Two plugins of one name could not be told apart in a configuration.
 void require_free_name(const std::string& name) {
   const std::vector<fs::path> files = make_registry({}, {}).files(name);
   if (!files.empty())
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: a plugin of this name is there already: {}; choose another name", name,
-                            files.front().string()));
+    fail(PL_ERROR_CONFIG, "{}: a plugin of this name is there already: {}; choose another name", name,
+         files.front().string());
 }
 
 // What has to come first where CMake would not find this program's package: it looks beside the folders of

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/last_words.hpp"
 #include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
@@ -78,29 +78,13 @@ int run(std::vector<std::string> arguments) {
       "failed, 2 wrong usage or configuration, or a run that has diverged,\n75 stopped by a signal, "
       "checkpoint saved: run the same command again.");
   cli::Action action;
-  cli::add_run(app, action);
-  cli::add_plan(app, action);
-  cli::add_find_lr(app, action);
-  cli::add_evaluate(app, action);
-  cli::add_predict(app, action);
-  cli::add_chat(app, action);
-  cli::add_export(app, action);
-  cli::add_gguf(app, action);
-  cli::add_verify(app, action);
-  cli::add_compare(app, action);
-  cli::add_sweep(app, action);
-  cli::add_report(app, action);
-  cli::add_csv(app, action);
-  cli::add_status(app, action);
-  cli::add_ls(app, action);
-  cli::add_check(app, action);
-  cli::add_explain(app, action);
-  cli::add_new(app, action);
-  cli::add_plugins(app, action);
-  cli::add_check_plugin(app, action);
-  cli::add_devices(app, action);
-  cli::add_completion(app, action);
-  cli::add_man(app, action);
+  for (cli::AddVerb* const add :
+       {cli::add_run,     cli::add_plan,       cli::add_find_lr, cli::add_evaluate, cli::add_predict,
+        cli::add_chat,    cli::add_export,     cli::add_gguf,    cli::add_verify,   cli::add_compare,
+        cli::add_sweep,   cli::add_report,     cli::add_csv,     cli::add_status,   cli::add_ls,
+        cli::add_check,   cli::add_explain,    cli::add_new,     cli::add_plugins,  cli::add_check_plugin,
+        cli::add_devices, cli::add_completion, cli::add_man})
+    add(app, action);
   if (arguments.size() > 1 && answer_script(app, arguments.front(), {arguments.begin() + 1, arguments.end()}))
     return cli::kDone;
   cli::refuse_unknown_verb(app, arguments);
@@ -111,7 +95,7 @@ int run(std::vector<std::string> arguments) {
     cli::refuse_unknown_option(app, arguments);
     const auto verbs = app.get_subcommands();
     const std::string verb = verbs.empty() ? "pipeline" : "pipeline " + verbs.front()->get_name();
-    throw Error(PL_ERROR_CONFIG, fmt::format("{0}: {1}: see {0} --help", verb, error.what()));
+    fail(PL_ERROR_CONFIG, "{0}: {1}: see {0} --help", verb, error.what());
   }
   return action();
 }

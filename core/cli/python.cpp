@@ -9,9 +9,7 @@
 
 #include <unistd.h>
 
-#include <fmt/format.h>
-
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
 #include "core/plugins/plugin.hpp"
@@ -35,9 +33,9 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   else if (interpreter.find('/') != std::string::npos)
     interpreter = stage.unchecked_string("task.python", true);
   if (file.empty())
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: task.file is required with task.plugin = \"python\": the "
-                                             "Python file that has the task's class",
-                                             stage.file()));
+    fail(PL_ERROR_CONFIG,
+         "{}: task.file is required with task.plugin = \"python\": the Python file that has the task's class",
+         stage.file());
   return PythonTask{
       .file = file, .of_class = stage.unchecked_string("task.class", false), .interpreter = interpreter};
 }
@@ -56,10 +54,9 @@ void become_python(std::vector<std::string> command, std::string_view named_by) 
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words.front(), words.data());
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("{}{}: cannot be started: {}; name the Python that has your packages, or "
-                          "activate its environment",
-                          named_by, command.front(), std::strerror(errno)));
+  fail(PL_ERROR_CONFIG,
+       "{}{}: cannot be started: {}; name the Python that has your packages, or activate its environment",
+       named_by, command.front(), std::strerror(errno));
 }
 
 std::string default_interpreter() {
@@ -75,10 +72,10 @@ void go_on_as_python(const config::Config& config) {
     const std::optional<PythonTask> task = python_task(stage);
     if (!task) continue;
     if (named && *named != *task)
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{}: the stages' tasks are in {} and in {}: one run has one Python file, class "
-                              "and interpreter; run the stages apart, with --stage",
-                              config.file(), named->file, task->file));
+      fail(PL_ERROR_CONFIG,
+           "{}: the stages' tasks are in {} and in {}: one run has one Python file, class and interpreter; "
+           "run the stages apart, with --stage",
+           config.file(), named->file, task->file);
     named = task;
   }
   if (named) become(*named);

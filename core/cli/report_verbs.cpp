@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/base/utf8.hpp"
 #include "core/cli/trials.hpp"
@@ -47,15 +47,15 @@ std::string without_colon(std::string text) {
 std::string compared_stage(const config::Config& config, const std::string& wanted) {
   if (!config.has_stages()) {
     if (wanted.empty()) return "";
-    throw Error(PL_ERROR_CONFIG, fmt::format("--stage {}: the configuration has no stages", wanted));
+    fail(PL_ERROR_CONFIG, "--stage {}: the configuration has no stages", wanted);
   }
   std::string last;
   for (const std::string& name : config.stage_names())
     if (name == wanted || (wanted.empty() && config.for_stage(name).options().stage.kind == "train"))
       last = name;
   if (last.empty())
-    throw Error(PL_ERROR_CONFIG, fmt::format("--stage {}: there is no such stage; there are {}", wanted,
-                                             fmt::join(config.stage_names(), ", ")));
+    fail(PL_ERROR_CONFIG, "--stage {}: there is no such stage; there are {}", wanted,
+         fmt::join(config.stage_names(), ", "));
   return last;
 }
 
@@ -96,10 +96,10 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
       Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}};
       for (const Trial& other : trials)  // they would share a folder, and a run is the same as itself
         if (other.name == trial.name)
-          throw Error(PL_ERROR_CONFIG,
-                      fmt::format("{} and {}: two runs would be called {}: give each file a name of its own, "
-                                  "and each strategy and number of processes once",
-                                  other.arguments.front(), file, trial.name));
+          fail(PL_ERROR_CONFIG,
+               "{} and {}: two runs would be called {}: give each file a name of its own, and each strategy "
+               "and number of processes once",
+               other.arguments.front(), file, trial.name);
       if (strategy == "single" && count > 1) {
         runs.push_back(
             not_made(trial.name, report::RunRecord::Made::no, "the strategy single is for one process"));

@@ -11,7 +11,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
@@ -63,11 +63,10 @@ void ask(const std::vector<std::string>& words, ConfigArgs& args) {
     const std::string name = words[i].substr(std::min<size_t>(2, words[i].size()));
     if (!words[i].starts_with("--") || i + 1 == words.size()) {
       const std::string_view ours = config::our_name_for_option(name);
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{}: {}", words[i],
-                              ours.empty() ? "is no option; what a task can be asked comes as --NAME VALUE, "
-                                             "where task.ask.NAME is one of its options: see pipeline explain"
-                                           : ours));
+      fail(PL_ERROR_CONFIG, "{}: {}", words[i],
+           ours.empty() ? "is no option; what a task can be asked comes as --NAME VALUE, where task.ask.NAME "
+                          "is one of its options: see pipeline explain"
+                        : ours);
     }
     std::string value;
     for (const char c : words[i + 1])

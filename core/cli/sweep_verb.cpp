@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/program.hpp"
@@ -64,7 +64,7 @@ struct Axis {
 Axis axis_of(const std::string& set) {
   const size_t equals = set.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw Error(PL_ERROR_CONFIG, fmt::format("--set {}: must be KEY=VALUE or KEY=VALUE,VALUE,...", set));
+    fail(PL_ERROR_CONFIG, "--set {}: must be KEY=VALUE or KEY=VALUE,VALUE,...", set);
   Axis axis{.key = set.substr(0, equals), .values = {""}};
   int depth = 0;
   char quote = 0;
@@ -80,11 +80,11 @@ Axis axis_of(const std::string& set) {
       axis.values.back() += c;
   }
   for (const std::string& value : axis.values)
-    if (value.empty()) throw Error(PL_ERROR_CONFIG, fmt::format("--set {}: a value is empty", set));
+    if (value.empty()) fail(PL_ERROR_CONFIG, "--set {}: a value is empty", set);
   if (const size_t dots = axis.values[0].find(".."); axis.values.size() == 1 && dots != std::string::npos) {
     const std::string low = axis.values[0].substr(0, dots), high = axis.values[0].substr(dots + 2);
     if (const auto from = number_of(low), to = number_of(high); from && to) {
-      if (*from >= *to) throw Error(PL_ERROR_CONFIG, fmt::format("--set {}: the range must rise", set));
+      if (*from >= *to) fail(PL_ERROR_CONFIG, "--set {}: the range must rise", set);
       axis.range.emplace(*from, *to);
       axis.is_whole = (low + high).find_first_of(".eE") == std::string::npos;
     }
@@ -157,8 +157,7 @@ class SweepRuns {
     for (const std::string& set : args.sets) {
       Axis axis = axis_of(set);
       if (axis.range && args.sample == 0)
-        throw Error(PL_ERROR_CONFIG,
-                    fmt::format("--set {}: a range has no end of values: give --sample N", set));
+        fail(PL_ERROR_CONFIG, "--set {}: a range has no end of values: give --sample N", set);
       if (axis.values.size() > 1 || axis.range)
         axes.push_back(std::move(axis));
       else
@@ -242,9 +241,8 @@ class SweepRuns {
     };
     if (cuda > 1) {
       if (jobs * of_run > cuda)
-        throw Error(
-            PL_ERROR_CONFIG,
-            fmt::format("--jobs {}: with {} processes each, and there are {} devices", jobs, of_run, cuda));
+        fail(PL_ERROR_CONFIG, "--jobs {}: with {} processes each, and there are {} devices", jobs, of_run,
+             cuda);
       const std::vector<std::string> visible = visible_devices(cuda);
       for (size_t i = 0; i < jobs * of_run; ++i)
         places_[i / of_run] += (i % of_run == 0 ? "" : ",") + visible[i];
@@ -264,10 +262,10 @@ class SweepRuns {
       if (args_.repeat > 1) sets.push_back(fmt::format("run.seed={}", seed + i));
       for (const Trial& other : trials_)  // they would share a folder
         if (other.name == name)
-          throw Error(PL_ERROR_CONFIG,
-                      fmt::format("two choices would be called {}: give each value once, and those that "
-                                  "differ in quotes or in / and _ alone in sweeps of their own",
-                                  name));
+          fail(PL_ERROR_CONFIG,
+               "two choices would be called {}: give each value once, and those that differ in quotes or in "
+               "/ and _ alone in sweeps of their own",
+               name);
       const fs::path folder = base_ / name;
       sets.push_back("run.dir=\"" + from_start(folder).string() + "\"");
       const ConfigArgs one = with(sets);

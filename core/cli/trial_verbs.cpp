@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/file_lock.hpp"
 #include "core/base/files.hpp"
 #include "core/base/program.hpp"
@@ -184,9 +184,9 @@ void write_files(const fs::path& folder, const std::string& title, const train::
 
 int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const std::string& output) {
   if (test_args.first >= test_args.last)
-    throw Error(PL_ERROR_CONFIG, fmt::format("--start {} --end {}: the rate rises from one to the other, so "
-                                             "the end must be larger",
-                                             test_args.first, test_args.last));
+    fail(PL_ERROR_CONFIG,
+         "--start {} --end {}: the rate rises from one to the other, so the end must be larger",
+         test_args.first, test_args.last);
   return with_workspace(args, true, [&](const train::Workspace& workspace) {
     const fs::path folder = output.empty() ? fs::path(train::run_dir(workspace.config).string() + "-find-lr")
                                            : from_start(output);

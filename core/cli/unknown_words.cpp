@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/config/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -107,15 +107,13 @@ void refuse_unknown_verb(const CLI::App& app, std::span<const std::string> argum
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
   if (std::ranges::find(names, word) != names.end()) return;
-  if (word.ends_with(".toml"))
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: a verb comes first: pipeline run {}", word, word));
+  if (word.ends_with(".toml")) fail(PL_ERROR_CONFIG, "{}: a verb comes first: pipeline run {}", word, word);
   std::string answer;
   if (const std::string_view ours = config::our_name_for_verb(word); !ours.empty())
     answer = fmt::format(": write pipeline {}", ours);
   else if (const std::string guess = config::closest(word, names); !guess.empty())
     answer = fmt::format(", did you mean '{}'?", guess);
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("unknown verb '{}'{}; `pipeline --help` lists them", word, answer));
+  fail(PL_ERROR_CONFIG, "unknown verb '{}'{}; `pipeline --help` lists them", word, answer);
 }
 
 void refuse_unknown_option(const CLI::App& app, std::span<const std::string> arguments) {
@@ -129,12 +127,10 @@ void refuse_unknown_option(const CLI::App& app, std::span<const std::string> arg
   const std::string option = found->substr(0, found->find('='));
   const std::string name = option.substr(std::min(option.find_first_not_of("-+"), option.size()));
   const std::string answer = in_place_of(name, value_behind(*found, arguments), verb);
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("{}: {}{}", option,
-                          answer.empty() ? fmt::format("unknown option; `pipeline {} --help` lists them",
-                                                       verb.get_name())
-                                         : answer,
-                          has_verb ? "" : "; a verb and the file come first: pipeline run FILE.toml"));
+  fail(PL_ERROR_CONFIG, "{}: {}{}", option,
+       answer.empty() ? fmt::format("unknown option; `pipeline {} --help` lists them", verb.get_name())
+                      : answer,
+       has_verb ? "" : "; a verb and the file come first: pipeline run FILE.toml");
 }
 
 }  // namespace pipeline::cli

@@ -123,29 +123,11 @@ inline const std::vector<std::string> kGgufTypes{"f32",  "f16",  "bf16", "q8_0",
 // What pipeline_result() of embedding.h returns.
 std::string result_of_run();
 
-void add_run(CLI::App& app, Action& action);
-void add_find_lr(CLI::App& app, Action& action);
-void add_plan(CLI::App& app, Action& action);
-void add_evaluate(CLI::App& app, Action& action);
-void add_predict(CLI::App& app, Action& action);
-void add_chat(CLI::App& app, Action& action);
-void add_export(CLI::App& app, Action& action);
-void add_gguf(CLI::App& app, Action& action);
-void add_verify(CLI::App& app, Action& action);
-void add_compare(CLI::App& app, Action& action);
-void add_sweep(CLI::App& app, Action& action);
-void add_report(CLI::App& app, Action& action);
-void add_csv(CLI::App& app, Action& action);
-void add_status(CLI::App& app, Action& action);
-void add_ls(CLI::App& app, Action& action);
-void add_check(CLI::App& app, Action& action);
-void add_explain(CLI::App& app, Action& action);
-void add_new(CLI::App& app, Action& action);
-void add_plugins(CLI::App& app, Action& action);
-void add_check_plugin(CLI::App& app, Action& action);
-void add_devices(CLI::App& app, Action& action);
-void add_completion(CLI::App& app, Action& action);
-void add_man(CLI::App& app, Action& action);
+// Each adds the verb of its name.
+using AddVerb = void(CLI::App& app, Action& action);
+AddVerb add_run, add_find_lr, add_plan, add_evaluate, add_predict, add_chat, add_export, add_gguf, add_verify,
+    add_compare, add_sweep, add_report, add_csv, add_status, add_ls, add_check, add_explain, add_new,
+    add_plugins, add_check_plugin, add_devices, add_completion, add_man;
 
 // The model folder of another tool in place of a configuration: `pipeline predict models/esm2`.
 

@@ -7,8 +7,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "core/base/thread.hpp"
-
 namespace pipeline::launch {
 namespace {
 
@@ -74,25 +72,7 @@ DeviceMonitor::DeviceMonitor(const std::string& uuid) {
     problem_ = fmt::format("NVML does not know GPU-{}: {}", uuid, library_->error(status));
     return;
   }
-  thread_ = start_thread("device monitor", [this] { run(); });
-}
-
-DeviceMonitor::~DeviceMonitor() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  stop_.notify_one();
-  thread_.join();
-}
-
-void DeviceMonitor::run() {
-  for (std::unique_lock lock(mutex_); !stop_.wait_for(lock, kPeriod, [this] { return stopped_; });) {
-    lock.unlock();
-    sample();
-    lock.lock();
-  }
+  ticker_.emplace("device monitor", kPeriod, [this] { return sample(), true; });
 }
 
 // A device that is split (MIG) has memory of its own, but no utilisation.

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/observe/format.hpp"
 
 namespace pipeline::launch {
@@ -188,7 +188,7 @@ template <class Function>
 void require_symbol(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
   if (function == nullptr)
-    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("the NVIDIA driver has no {}: install a newer one", name));
+    fail(PL_ERROR_UNSUPPORTED, "the NVIDIA driver has no {}: install a newer one", name);
 }
 
 const StreamDriver& driver() {
@@ -215,7 +215,7 @@ void succeed(int status, const char* call) {
   if (status == 0) return;
   const char* name = nullptr;
   driver().error_name(status, &name);
-  throw Error(fmt::format("{} failed: {}", call, name != nullptr ? name : std::to_string(status)));
+  fail("{} failed: {}", call, name != nullptr ? name : std::to_string(status));
 }
 
 void* make_stream(int32_t index) {

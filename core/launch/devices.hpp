@@ -2,16 +2,15 @@
 // LibTorch nor the CUDA runtime.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "core/abi/pipeline.h"
+#include "core/base/thread.hpp"
 
 namespace pipeline::launch {
 
@@ -110,9 +109,6 @@ class DeviceMonitor {
  public:
   // `uuid`: of a CudaDevice, by which NVML knows it whatever CUDA_VISIBLE_DEVICES has made of its number.
   explicit DeviceMonitor(const std::string& uuid);
-  ~DeviceMonitor();
-  DeviceMonitor(const DeviceMonitor&) = delete;
-  DeviceMonitor& operator=(const DeviceMonitor&) = delete;
 
   // Why nothing is known; empty: it is.
   const std::string& problem() const { return problem_; }
@@ -143,20 +139,17 @@ class DeviceMonitor {
     }
   };
 
-  void run();
   void sample();
 
   const Library* library_ = nullptr;
   void* device_ = nullptr;
   std::string problem_;
   std::mutex mutex_;  // of what follows
-  std::condition_variable stop_;
-  bool stopped_ = false;
   bool asked_ = false;
   Mean all_, recent_;
   std::optional<double> last_;
   uint64_t memory_ = 0;
-  std::thread thread_;
+  std::optional<Ticker> ticker_;  // last: it ends before what it looks at
 };
 
 }  // namespace pipeline::launch

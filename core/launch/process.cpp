@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/launch/launch.hpp"
 
@@ -93,7 +93,7 @@ pid_t start_process(const ProcessArgs& args) {
   const int error = errno;
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   errno = error;
-  if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child < 0) fail("cannot start a process: {}", std::strerror(errno));
   ::setpgid(child, child);  // whoever is first
   return child;
 }

@@ -130,21 +130,13 @@ Elapsed::Elapsed(Console& console, std::string what)
     const std::lock_guard lock(console.mutex_);
     outer_ = std::exchange(console.newest_, this);
   }
-  thread_ = start_thread("pl-elapsed", [this] {
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, console_.patience_.terminal / 2, [this] { return over_; }))
-      console_.tick(*this);
-  });
+  ticker_.emplace("pl-elapsed", console.patience_.terminal / 2,
+                  [this] { return console_.tick(*this), true; });
 }
 
 Elapsed::~Elapsed() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  ended_.notify_one();
-  thread_.join();
+  if (!ticker_) return;
+  ticker_.reset();
   const std::lock_guard lock(console_.mutex_);
   console_.newest_ = outer_;
   if (!console_.status_is_elapsed_) return;

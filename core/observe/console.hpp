@@ -3,15 +3,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "core/base/program.hpp"
+#include "core/base/thread.hpp"
 
 namespace pipeline::observe {
 
@@ -80,10 +80,7 @@ class Elapsed {
   const std::string what_;
   const std::chrono::steady_clock::time_point began_;
   const Elapsed* outer_ = nullptr;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool over_ = false;
-  std::thread thread_;
+  std::optional<Ticker> ticker_;
 };
 
 // "━━━━━╸────": `done` from 0 to 1 in `columns` characters.

@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 
 namespace pipeline::observe {
@@ -256,7 +256,7 @@ Intervals computing(const std::vector<TraceEvent>& events, int64_t main_thread, 
 
 void read_kineto(const fs::path& file, pid_t process, std::vector<TraceEvent>& events) {
   std::ifstream in(file);
-  if (!in) throw Error(fmt::format("{}: the profiler wrote no trace", file.string()));
+  if (!in) fail("{}: the profiler wrote no trace", file.string());
   const size_t first = events.size();
   const auto take = [&](const json& event) {
     const json pid = event.value("pid", json()), tid = event.value("tid", json());
@@ -298,7 +298,7 @@ void read_kineto(const fs::path& file, pid_t process, std::vector<TraceEvent>& e
     for (size_t i = first; i < events.size(); ++i) events[i].begin += base;
   } catch (const json::exception& error) {
     events.resize(first);
-    throw Error(fmt::format("{}: not a trace: {}", file.string(), error.what()));
+    fail("{}: not a trace: {}", file.string(), error.what());
   }
 }
 
@@ -338,7 +338,7 @@ void merge_traces(const std::vector<fs::path>& ranks, const fs::path& path) {
   for (const fs::path& rank : ranks) {
     std::ifstream in(rank);
     std::string line;
-    if (!std::getline(in, line)) throw Error(fmt::format("{}: cannot be read", rank.string()));
+    if (!std::getline(in, line)) fail("{}: cannot be read", rank.string());
     if (!lines) {
       const size_t base = line.find("\"baseTimeNanoseconds\"");
       lines.emplace(path, line.substr(base, line.find(',', base) + 1 - base));

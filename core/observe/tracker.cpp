@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/socket.hpp"
 
 namespace pipeline::observe {
@@ -55,9 +55,9 @@ pid_t spawn(const Tracker::Service& service, int input, int output, int log) {
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&files);
   if (error != 0)
-    throw Error(fmt::format(
+    fail(
         "python3 cannot be started ({}), and {} needs its package {}: install them, with python3 on the PATH",
-        std::strerror(error), service.name, service.key));
+        std::strerror(error), service.name, service.key);
   return client;
 }
 
@@ -73,7 +73,7 @@ Tracker::Tracker(const Options& options)
   std::filesystem::create_directories(log_.parent_path());
   Pipe input, report;
   const Descriptor log(::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!log) throw Error(fmt::format("{} cannot be opened: {}", log_.string(), std::strerror(errno)));
+  if (!log) fail("{} cannot be opened: {}", log_.string(), std::strerror(errno));
   client_ = spawn(service_, input.out.fd(), report.in.fd(), log.fd());
   input.out.close();
   report.in.close();

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -19,7 +19,7 @@ constexpr int kUnchanged = 10;  // notices until what has not changed is told ag
 }  // namespace
 
 WakeFd::WakeFd() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!event_) throw Error(fmt::format("cannot make an event descriptor: {}", std::strerror(errno)));
+  if (!event_) fail("cannot make an event descriptor: {}", std::strerror(errno));
 }
 
 void WakeFd::wake() noexcept {
@@ -82,18 +82,8 @@ Seconds heartbeat_period(Seconds stall) {
   return std::clamp(stall / 8, Seconds(0.02), Seconds(1));
 }
 
-Waiting::Waiting(std::function<void(const std::string& what)> tell, Seconds notice)
-    : tell_(std::move(tell)), notice_(std::max<Seconds>(notice, kLook)) {
-  if (tell_) thread_ = start_thread("pl-waiting", [this] { run(); });
-}
-
-Waiting::~Waiting() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+Waiting::Waiting(std::function<void(const std::string& what)> tell, Seconds notice) : tell_(std::move(tell)) {
+  if (tell_) ticker_.emplace("pl-waiting", std::max<Seconds>(notice, kLook), [this] { return look(), true; });
 }
 
 void Waiting::is_for(std::string what) {
@@ -101,17 +91,13 @@ void Waiting::is_for(std::string what) {
   what_ = std::move(what);
 }
 
-void Waiting::run() {
+void Waiting::look() {
   std::unique_lock lock(mutex_);
-  std::string told;
-  for (int notices = 0; !changed_.wait_for(lock, notice_, [this] { return over_; }); ++notices) {
-    if (what_.empty() || (what_ == told && notices < kUnchanged)) continue;
-    told = what_;
-    notices = 0;
-    lock.unlock();
-    tell_(told);
-    lock.lock();
-  }
+  if (const int notices = notices_++; what_.empty() || (what_ == told_ && notices < kUnchanged)) return;
+  told_ = what_;
+  notices_ = 1;
+  lock.unlock();
+  tell_(told_);
 }
 
 }  // namespace pipeline::peers

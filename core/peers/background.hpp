@@ -5,8 +5,8 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "core/base/socket.hpp"
 #include "core/base/thread.hpp"
@@ -76,22 +76,16 @@ class Waiting {
  public:
   // `tell`: see PeersOptions::on_waiting; empty: nobody is told.
   Waiting(std::function<void(const std::string& what)> tell, Seconds notice);
-  ~Waiting();  // ends it
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
   void is_for(std::string what);  // [any-thread]
 
  private:
-  void run();
+  void look();
 
   const std::function<void(const std::string&)> tell_;
-  const Seconds notice_;
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  std::string what_;
-  bool over_ = false;
-  std::thread thread_;
+  std::mutex mutex_;  // guards what_
+  std::string what_, told_;
+  int notices_ = 0;
+  std::optional<Ticker> ticker_;
 };
 
 }  // namespace pipeline::peers

@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/peers/join.hpp"
 
 namespace pipeline::peers {
@@ -115,8 +115,8 @@ void Client::check_open() const {
 
 void Client::check_size(std::string_view what, std::string_view channel, std::string_view body) const {
   if (channel.size() > kMaxChannel || body.size() > kMaxBody)
-    throw Error(fmt::format("{} of '{}' with {} bytes: a name has at most {} bytes, what is sent {}", what,
-                            channel, body.size(), kMaxChannel, kMaxBody));
+    pipeline::fail("{} of '{}' with {} bytes: a name has at most {} bytes, what is sent {}", what, channel,
+                   body.size(), kMaxChannel, kMaxBody);
 }
 
 std::string Client::exchange(Collective kind, std::string_view channel, std::string_view mine,

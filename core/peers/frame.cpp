@@ -6,14 +6,13 @@
 #include <mutex>
 #include <utility>
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/socket.hpp"
 #include "core/json/strict_json.hpp"
@@ -120,8 +119,7 @@ bool FrameReader::begin() {
   if (header.magic != Header{}.magic)
     throw Error(PL_ERROR_CORRUPT, "what came is not a message of this program");
   if (header.channel_size > kMaxChannel || header.body_size > max_body_)
-    throw Error(PL_ERROR_CORRUPT, fmt::format("a message of {} bytes came, at most {} are allowed",
-                                              header.body_size, max_body_));
+    fail(PL_ERROR_CORRUPT, "a message of {} bytes came, at most {} are allowed", header.body_size, max_body_);
   if (to_ - from_ < sizeof header + header.channel_size) return false;
   from_ += sizeof header;
   frame_.type = header.type;

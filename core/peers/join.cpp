@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 
 #include "core/abi/pipeline.h"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 
 namespace pipeline::peers {
@@ -285,21 +285,18 @@ std::optional<Frame> Join::next_frame(int fd, FrameReader& reader, Clock::time_p
 
 void Join::check_cancelled() const {
   if (!cancelled_ || !cancelled_()) return;
-  throw Error(PL_ERROR_CANCELLED,
-              fmt::format("rank {} (host {}) was told to stop while it waited for rank 0 at {}", world_.rank,
-                          host_name(), to_text(world_.address, world_.port)));
+  fail(PL_ERROR_CANCELLED, "rank {} (host {}) was told to stop while it waited for rank 0 at {}", world_.rank,
+       host_name(), to_text(world_.address, world_.port));
 }
 
 void Join::time_out() const {
   const Seconds waited = Clock::now() - begun_;
-  throw Error(
-      PL_ERROR_TIMEOUT,
-      fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
-                  "look at rank 0's log: did it start on the host with this address and port (MASTER_ADDR "
-                  "and MASTER_PORT, or --master-address and --master-port, the same on all hosts), and does "
-                  "a firewall let the port through? launch.rendezvous_seconds allows more time",
-                  world_.rank, host_name(), seconds_text(waited), to_text(world_.address, world_.port),
-                  problem_));
+  fail(PL_ERROR_TIMEOUT,
+       "rank {} (host {}) waited {} for rank 0 at {}: {}\n"
+       "look at rank 0's log: did it start on the host with this address and port (MASTER_ADDR "
+       "and MASTER_PORT, or --master-address and --master-port, the same on all hosts), and does a firewall "
+       "let the port through? launch.rendezvous_seconds allows more time",
+       world_.rank, host_name(), seconds_text(waited), to_text(world_.address, world_.port), problem_);
 }
 
 }  // namespace pipeline::peers

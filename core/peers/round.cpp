@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/peers/frame.hpp"
 
 namespace pipeline::peers {
@@ -66,12 +66,12 @@ std::optional<std::vector<Bytes>> Rounds::add(int32_t rank, Collective kind, con
   Round& round = entry->second;
   if (is_new) round.parts.resize(static_cast<std::size_t>(ranks_));
   if (round.kind != kind)
-    throw Error(
-        fmt::format("it calls {} where rank {} calls {}: all ranks have to call the same exchanges of a "
-                    "channel in the same order",
-                    label(kind, channel), round.first, name_of(round.kind)));
+    fail(
+        "it calls {} where rank {} calls {}: all ranks have to call the same exchanges of a channel in the "
+        "same order",
+        label(kind, channel), round.first, name_of(round.kind));
   std::optional<std::string>& mine = round.parts[static_cast<std::size_t>(rank)];
-  if (mine) throw Error(fmt::format("it calls {} from two threads at once", label(kind, channel)));
+  if (mine) fail("it calls {} from two threads at once", label(kind, channel));
   mine = std::move(part);
   if (++round.count < ranks_) return std::nullopt;
   std::vector<Bytes> result = replies(round);
@@ -92,9 +92,8 @@ std::vector<Bytes> Rounds::replies(Round& round) const {
   for (auto& part : round.parts) parts.push_back(std::move(*part));
   const auto all = std::make_shared<const std::string>(pack(parts));
   if (all->size() > kMaxBody)
-    throw Error(
-        fmt::format("the ranks' parts of {} are {} bytes together, at most {} can be exchanged at once",
-                    name_of(round.kind), all->size(), kMaxBody));
+    fail("the ranks' parts of {} are {} bytes together, at most {} can be exchanged at once",
+         name_of(round.kind), all->size(), kMaxBody);
   if (round.kind == Collective::gather)
     result[0] = all;
   else

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 
 namespace pipeline::peers {
@@ -65,7 +65,7 @@ Server::Server(const World& world, Seconds timeout, Seconds stall)
       stall_(stall) {
   std::array<int, 2> ends{};
   if (!epoll_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    throw Error(fmt::format("rank 0 cannot make a socket: {}", std::strerror(errno)));
+    fail("rank 0 cannot make a socket: {}", std::strerror(errno));
   inside_ = Socket(ends[0]);
   inside_fd_ = ends[1];
   add(Socket(ends[1]), "this process");

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/fail.hpp"
 #include "core/plugins/backend.hpp"
 
 namespace pipeline::plugins {
@@ -133,8 +134,7 @@ pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* full, c
     const SerialCheck::Scope scope(self.serial, self.call.plugin().label(), operation);
     with_group(self,
                [&] { self.call.any(operation, [&] { return (self.api.*slot)(self.comm, args..., out); }); });
-    if (!*out)
-      throw Error(fmt::format("{}: {} returned no error and no work", self.call.plugin().label(), operation));
+    if (!*out) fail("{}: {} returned no error and no work", self.call.plugin().label(), operation);
     self.record.begin(operation, full, first, *out);
   });
 }

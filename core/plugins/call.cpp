@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include "core/base/fail.hpp"
+
 namespace pipeline::plugins {
 
 void require_known_flags(std::string_view what, std::uint32_t flags, std::uint32_t known) {
   if (flags & ~(known | PL_FLAGS_MAY_IGNORE))
-    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{}: flags {:#x} has bits that are unknown", what, flags));
+    fail(PL_ERROR_UNSUPPORTED, "{}: flags {:#x} has bits that are unknown", what, flags);
 }
 
 void raise_escaped(const Plugin& plugin, const char* slot, const char* what) {
-  throw Error(fmt::format("{}: a C++ exception left its slot '{}', which the ABI forbids: {}", plugin.label(),
-                          slot, what));
+  fail("{}: a C++ exception left its slot '{}', which the ABI forbids: {}", plugin.label(), slot, what);
 }
 
 void UserCode::end_child(const Plugin& plugin, const char* slot) {
@@ -35,7 +36,7 @@ void Caller::finish(std::exception_ptr thrown, pl_error* error) const {
     if (e.code() == PL_ERROR_CONFIG || message.starts_with(plugin_.path().native())) throw;
     const std::string own = plugin_.name() + ": ";  // plugins put their name in front, too
     if (message.starts_with(own)) message.remove_prefix(own.size());
-    throw Error(e.code(), fmt::format("{}: {}", plugin_.label(), message));
+    fail(e.code(), "{}: {}", plugin_.label(), message);
   }
 }
 

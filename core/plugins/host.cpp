@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 #include "core/config/settings.hpp"
 #include "core/peers/peers.hpp"
@@ -60,8 +60,7 @@ void metric_tensor(const pl_context* context, pl_str name, const pl_tensor* sum,
   keep(context, [&] {
     check_main_thread(context->main_thread(), context->plugin, "pl_host.metric_tensor");
     if (!is_float_scalar(sum))
-      throw Error(
-          fmt::format("gives the metric '{}' a tensor that is not a float32 or float64 scalar", view(name)));
+      fail("gives the metric '{}' a tensor that is not a float32 or float64 scalar", view(name));
     if (context->metric_tensor) context->metric_tensor(view(name), *sum, weight);
   });
 }
@@ -90,8 +89,7 @@ std::string_view bytes_of(const void* bytes, std::uint64_t size) {
 template <class Callback>
 const Callback& given(const Callback& callback, const char* slot) {
   if (callback) return callback;
-  throw Error(PL_ERROR_UNSUPPORTED,
-              fmt::format("pl_host.{} is for strategies and backends in training", slot));
+  fail(PL_ERROR_UNSUPPORTED, "pl_host.{} is for strategies and backends in training", slot);
 }
 
 pl_error* exchange(const pl_context* context, pl_str name, const void* mine, std::uint64_t size,
@@ -112,9 +110,7 @@ pl_error* store_get(const pl_context* context, pl_str key, double timeout_second
   return guard([&] {
     const std::chrono::duration<double> timeout(timeout_seconds);
     const auto value = given(context->store_get, "store_get")(view(key), timeout);
-    if (!value)
-      throw Error(PL_ERROR_TIMEOUT,
-                  fmt::format("after {} seconds no rank has set '{}'", timeout_seconds, view(key)));
+    if (!value) fail(PL_ERROR_TIMEOUT, "after {} seconds no rank has set '{}'", timeout_seconds, view(key));
     check(visit(user, 0, value->data(), value->size()));
   });
 }
@@ -124,10 +120,10 @@ std::vector<std::int32_t> checked_members(const pl_run_info& run, const std::int
   const std::vector<std::int32_t> all(members, members + count);
   for (const std::int32_t rank : all)
     if (rank < 0 || rank >= run.world_size || std::ranges::count(all, rank) != 1)
-      throw Error(fmt::format("pl_host.group_open: member {} of {} ranks, must be one of them and named once",
-                              rank, run.world_size));
+      fail("pl_host.group_open: member {} of {} ranks, must be one of them and named once", rank,
+           run.world_size);
   if (std::ranges::find(all, run.rank) == all.end())
-    throw Error(fmt::format("pl_host.group_open: rank {} is not a member of its own group", run.rank));
+    fail("pl_host.group_open: rank {} is not a member of its own group", run.rank);
   return all;
 }
 
@@ -180,8 +176,8 @@ void give_exchange_among(pl_context& context, peers::Peers& peers, const std::st
     for (std::size_t other = 0; other < members.size(); ++other) {
       auto theirs = peers.get(fmt::format("{}/{}", channel, other), timeout, cancelled);
       if (!theirs)
-        throw Error(PL_ERROR_TIMEOUT, fmt::format("{}: after {:.0f} seconds rank {} has given nothing",
-                                                  full(name), timeout.count(), members[other]));
+        fail(PL_ERROR_TIMEOUT, "{}: after {:.0f} seconds rank {} has given nothing", full(name),
+             timeout.count(), members[other]);
       all.push_back(std::move(*theirs));
     }
     return all;

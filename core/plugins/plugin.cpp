@@ -16,7 +16,7 @@
 #include <boost/dll/shared_library.hpp>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
 
@@ -89,7 +89,7 @@ struct stat stat_file(const fs::path& file) {
   struct stat info {};
   std::error_code failure;
   if (const fs::path target = fs::read_symlink(file, failure); !failure && !fs::exists(file, failure))
-    throw Error(PL_ERROR_CONFIG, fmt::format("is a link to {}, which is not there", target.string()));
+    fail(PL_ERROR_CONFIG, "is a link to {}, which is not there", target.string());
   if (::stat(file.c_str(), &info) != 0) throw Error(PL_ERROR_CONFIG, "there is no such file");
   if (!S_ISREG(info.st_mode)) throw Error(PL_ERROR_CONFIG, "is not a file, must be a plugin (NAME.so)");
   return info;
@@ -141,7 +141,7 @@ const pl_plugin* call_entry(pl_plugin_entry_fn entry, std::string_view refusal) 
   try {
     table = entry(&host_table(), &error);
   } catch (const std::exception& e) {
-    throw Error(fmt::format("a C++ exception left its pl_plugin_entry, which the ABI forbids: {}", e.what()));
+    fail("a C++ exception left its pl_plugin_entry, which the ABI forbids: {}", e.what());
   } catch (...) {
     throw Error("a C++ exception left its pl_plugin_entry, which the ABI forbids: not a std::exception");
   }
@@ -149,9 +149,8 @@ const pl_plugin* call_entry(pl_plugin_entry_fn entry, std::string_view refusal) 
     try {
       check(error);
     } catch (const Error& e) {
-      if (table)
-        throw Error(fmt::format("its pl_plugin_entry returned a table and also an error: {}", e.what()));
-      throw Error(e.code(), fmt::format("{}{}", refusal, e.what()));
+      if (table) fail("its pl_plugin_entry returned a table and also an error: {}", e.what());
+      fail(e.code(), "{}{}", refusal, e.what());
     }
   }
   if (!table) throw Error("its pl_plugin_entry returned NULL and no error");
@@ -168,31 +167,28 @@ bool is_name(std::string_view name) {
 pl_plugin receive_table(const pl_plugin* raw) {
   pl_plugin table = copy_and_extend<pl_plugin>(raw);
   if (!PL_HAS(pl_plugin, &table, abi_minor))
-    throw Error(fmt::format("its pl_plugin has struct_size {}, too short to say which ABI it was built for",
-                            table.struct_size));
+    fail("its pl_plugin has struct_size {}, too short to say which ABI it was built for", table.struct_size);
   if (table.abi_major != PL_ABI_MAJOR)
-    throw Error(
-        fmt::format("was built for plugin ABI {}.{}, this program has {}.{}, and the first number must be "
-                    "the same: rebuild it with this program's pipeline.h",
-                    table.abi_major, table.abi_minor, PL_ABI_MAJOR, PL_ABI_MINOR));
+    fail(
+        "was built for plugin ABI {}.{}, this program has {}.{}, and the first number must be the same: "
+        "rebuild it with this program's pipeline.h",
+        table.abi_major, table.abi_minor, PL_ABI_MAJOR, PL_ABI_MINOR);
   if (!PL_HAS(pl_plugin, &table, api))
-    throw Error(fmt::format("its pl_plugin has {} bytes, must have at least {}", table.struct_size,
-                            offsetof(pl_plugin, api) + sizeof(table.api)));
+    fail("its pl_plugin has {} bytes, must have at least {}", table.struct_size,
+         offsetof(pl_plugin, api) + sizeof(table.api));
   table.kind = PL_CODE(table.kind);
   if (table.kind < PL_PLUGIN_TASK || table.kind > PL_PLUGIN_OPTIMIZER)
-    throw Error(fmt::format("kind is {}, must be {} (task), {} (strategy), {} (backend) or {} (optimizer)",
-                            table.kind, PL_PLUGIN_TASK, PL_PLUGIN_STRATEGY, PL_PLUGIN_BACKEND,
-                            PL_PLUGIN_OPTIMIZER));
+    fail("kind is {}, must be {} (task), {} (strategy), {} (backend) or {} (optimizer)", table.kind,
+         PL_PLUGIN_TASK, PL_PLUGIN_STRATEGY, PL_PLUGIN_BACKEND, PL_PLUGIN_OPTIMIZER);
   if (!is_name(view(table.name)))
-    throw Error(fmt::format("its name is '{}', must be made of a-z, 0-9, _ and -", view(table.name)));
+    fail("its name is '{}', must be made of a-z, 0-9, _ and -", view(table.name));
   return table;
 }
 
 void check_file_name(const fs::path& file, std::string_view name) {
   if (file.stem() == name) return;
-  throw Error(fmt::format(
-      "calls itself '{}', so its file must be called {}.so: plugins are found by their file's name", name,
-      name));
+  fail("calls itself '{}', so its file must be called {}.so: plugins are found by their file's name", name,
+       name);
 }
 
 // The linker would mix two builds of one library without a word.
@@ -200,10 +196,10 @@ void check_runtime(std::string_view runtime) {
   if (runtime.empty()) return;
   for (const Plugin* other : loaded().order) {
     if (other->runtime().empty() || other->runtime() == runtime) continue;
-    throw Error(
-        fmt::format("was built for '{}', but {} ({}), which is already loaded, for '{}': both cannot be in "
-                    "one process; rebuild one of them",
-                    runtime, other->label(), other->path().string(), other->runtime()));
+    fail(
+        "was built for '{}', but {} ({}), which is already loaded, for '{}': both cannot be in one process; "
+        "rebuild one of them",
+        runtime, other->label(), other->path().string(), other->runtime());
   }
 }
 

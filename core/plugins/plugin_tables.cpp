@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/config/option.hpp"
 #include "core/plugins/plugin.hpp"
 
@@ -171,7 +171,7 @@ class OptionCheck {
 
  private:
   [[noreturn]] void fail(std::string_view problem) const {
-    throw Error(fmt::format("option '{}': {}", view(option_.key), problem));
+    pipeline::fail("option '{}': {}", view(option_.key), problem);
   }
 
   bool flag(uint32_t bit) const { return option_.flags & bit; }
@@ -212,11 +212,10 @@ class OptionCheck {
 void check_keys(std::vector<std::string> keys) {
   std::sort(keys.begin(), keys.end());
   for (const std::string& key : keys) {
-    if (std::count(keys.begin(), keys.end(), key) > 1)
-      throw Error(fmt::format("option '{}': occurs twice", key));
+    if (std::count(keys.begin(), keys.end(), key) > 1) fail("option '{}': occurs twice", key);
     for (const std::string& other : keys)
       if (other.starts_with(key + "."))
-        throw Error(fmt::format("option '{}': is a value and, because of '{}', a table", key, other));
+        fail("option '{}': is a value and, because of '{}', a table", key, other);
   }
 }
 
@@ -242,20 +241,20 @@ std::string slot_problem(Kind kind, const void* api, uint32_t received) {
 std::vector<pl_option> copy_options(const pl_plugin& table) {
   const std::string prefix = std::string(kind_name(static_cast<Kind>(table.kind))) + ".";
   if (table.option_count == 0) return {};
-  if (!table.options) throw Error(fmt::format("option_count is {} and options is NULL", table.option_count));
+  if (!table.options) fail("option_count is {} and options is NULL", table.option_count);
   constexpr uint32_t kFirstSize = offsetof(pl_option, maximum) + sizeof(double);  // in ABI 1.0
   const uint32_t stride = struct_size_of(table.options);
   if (stride < kFirstSize || stride % alignof(pl_option) != 0)
-    throw Error(fmt::format("its pl_option has {} bytes, must be at least {} and a multiple of {}", stride,
-                            kFirstSize, alignof(pl_option)));
+    fail("its pl_option has {} bytes, must be at least {} and a multiple of {}", stride, kFirstSize,
+         alignof(pl_option));
 
   std::vector<pl_option> options;
   std::vector<std::string> keys;
   const auto* bytes = reinterpret_cast<const char*>(table.options);
   for (uint64_t i = 0; i < table.option_count; ++i) {
     if (struct_size_of(bytes + i * stride) != stride)
-      throw Error(fmt::format("option {}: struct_size is {}, the first one's is {}", i,
-                              struct_size_of(bytes + i * stride), stride));
+      fail("option {}: struct_size is {}, the first one's is {}", i, struct_size_of(bytes + i * stride),
+           stride);
     options.push_back(copy_and_extend<pl_option>(bytes + i * stride));
     options.back().type = PL_CODE(options.back().type);
     OptionCheck(options.back()).run();
@@ -263,8 +262,8 @@ std::vector<pl_option> copy_options(const pl_plugin& table) {
     if (std::ranges::find(config::core_options(), prefix + keys.back(), [](const pl_option& option) {
           return view(option.key);
         }) != config::core_options().end())
-      throw Error(fmt::format("option '{0}': {1}{0} is an option of the program itself: choose another key",
-                              keys.back(), prefix));
+      fail("option '{0}': {1}{0} is an option of the program itself: choose another key", keys.back(),
+           prefix);
   }
   check_keys(std::move(keys));
   return options;

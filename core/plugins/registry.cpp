@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/base/child.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/config/error.hpp"
 #include "core/config/explain.hpp"
@@ -111,10 +111,9 @@ constexpr const char* kVariable = "PIPELINE_PLUGIN_PATH";
 void add_named(std::vector<SearchFolder>& folders, const fs::path& path, const std::string& origin) {
   std::error_code failure;
   if (!fs::exists(from_start(path), failure))
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} = {}: there is no such folder", origin, path.string()));
+    fail(PL_ERROR_CONFIG, "{} = {}: there is no such folder", origin, path.string());
   if (!fs::is_directory(from_start(path), failure))
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{} = {}: must be a folder that holds plugins (NAME.so)", origin, path.string()));
+    fail(PL_ERROR_CONFIG, "{} = {}: must be a folder that holds plugins (NAME.so)", origin, path.string());
   folders.push_back({from_start(path), origin});
 }
 
@@ -129,15 +128,16 @@ const Plugin& Registry::find(Kind kind, std::string_view name) {
   if (files.size() > 1) {
     std::string listed;
     for (const Candidate& each : files) listed += fmt::format("\n  {} ({})", each.file.string(), each.origin);
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}.plugin = \"{}\": {} files have this name, must be one; "
-                                             "remove or rename the others, or leave out their folders:{}",
-                                             kind_name(kind), name, files.size(), listed));
+    fail(PL_ERROR_CONFIG,
+         "{}.plugin = \"{}\": {} files have this name, must be one; remove or rename the others, or leave "
+         "out their folders:{}",
+         kind_name(kind), name, files.size(), listed);
   }
   const fs::path& file = files.front().file;
   const Plugin& plugin = Plugin::load(file);
   if (plugin.kind() != kind)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}.plugin = \"{}\": {} is a {}, must be a {}", kind_name(kind),
-                                             name, file.string(), kind_name(plugin.kind()), kind_name(kind)));
+    fail(PL_ERROR_CONFIG, "{}.plugin = \"{}\": {} is a {}, must be a {}", kind_name(kind), name,
+         file.string(), kind_name(plugin.kind()), kind_name(kind));
   found_.emplace(key, &plugin);
   return plugin;
 }
@@ -168,10 +168,9 @@ void Registry::not_found(Kind kind, std::string_view name) const {
                      : !meant.empty() ? fmt::format("; did you mean \"{}\"?", meant)
                      : known.empty()  ? fmt::format("; there is no {} at all", kind_name(kind))
                                       : fmt::format("; there are: {}", fmt::join(known, ", "));
-  throw Error(
-      PL_ERROR_CONFIG,
-      fmt::format("{0}.plugin = \"{1}\": no {0} of this name{2}\nSearched for {3}/{1}.so and {1}.so in:{4}",
-                  kind_name(kind), name, hint, kind_folder(kind), searched));
+  fail(PL_ERROR_CONFIG,
+       "{0}.plugin = \"{1}\": no {0} of this name{2}\nSearched for {3}/{1}.so and {1}.so in:{4}",
+       kind_name(kind), name, hint, kind_folder(kind), searched);
 }
 
 std::vector<std::string> Registry::names(Kind kind) const {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -73,10 +74,10 @@ void UpdateRule::check_info() const {
   for (uint64_t i = 0; i < info.state_count; ++i) {
     const std::string_view name = view(info.state[i]);
     if (!may_be_state(name) || std::ranges::find(names, name) != names.end())
-      throw Error(
-          fmt::format("{}: info: its state '{}': must be made of a-z, 0-9 and _, occur once, and be neither "
-                      "value, ema nor step",
-                      plugin().label(), name));
+      fail(
+          "{}: info: its state '{}': must be made of a-z, 0-9 and _, occur once, and be neither value, ema "
+          "nor step",
+          plugin().label(), name);
     names.push_back(name);
   }
 }
@@ -164,20 +165,18 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     call_.main("info", [&] { return api_.info(self_, &info_); });
     info_.micro_batch_order = PL_CODE(info_.micro_batch_order);
     if (info_.micro_batch_order != PL_ORDER_BLOCK && info_.micro_batch_order != PL_ORDER_INTERLEAVED)
-      throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
-                              info_.micro_batch_order));
+      fail("{}: micro_batch_order {} is unknown", call_.plugin().label(), info_.micro_batch_order);
     require_known_flags(call_.plugin().label() + ": info", info_.flags,
                         PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_TAKES_ROWS | PL_STRATEGY_SAVES_TRAINED |
                             PL_STRATEGY_TAKES_LOSSES);
     if (of_losses.size() > 1 && !(info_.flags & PL_STRATEGY_TAKES_LOSSES))
-      throw Error(
-          PL_ERROR_UNSUPPORTED,
-          fmt::format("{}: updates all parameters in every step, and the task has {} losses, which are "
-                      "updated each by itself: use strategy.plugin = \"single\", \"ddp\" or \"sharded\"",
-                      call_.plugin().label(), of_losses.size()));
+      fail(PL_ERROR_UNSUPPORTED,
+           "{}: updates all parameters in every step, and the task has {} losses, which are updated each by "
+           "itself: use strategy.plugin = \"single\", \"ddp\" or \"sharded\"",
+           call_.plugin().label(), of_losses.size());
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && (!api_.unit_hooks || !api_.gather))
-      throw Error(fmt::format("{}: says that it needs unit hooks and has no slot '{}'",
-                              call_.plugin().label(), api_.unit_hooks ? "gather" : "unit_hooks"));
+      fail("{}: says that it needs unit hooks and has no slot '{}'", call_.plugin().label(),
+           api_.unit_hooks ? "gather" : "unit_hooks");
   } catch (...) {
     destroy();
     throw;
@@ -232,8 +231,7 @@ pl_error* Strategy::ready(void* user, const pl_gradient* gradient) noexcept {
   return guard([&] {
     auto& self = *static_cast<Strategy*>(user);
     if (PL_HAS(pl_gradient, gradient, rows) && gradient->rows && !(self.info_.flags & PL_STRATEGY_TAKES_ROWS))
-      throw Error(fmt::format("a gradient of parameter {} comes in rows, which the sink's flags do not allow",
-                              gradient->index));
+      fail("a gradient of parameter {} comes in rows, which the sink's flags do not allow", gradient->index);
     self.gradient_ready(*gradient);
     if (gradient->index < self.had_gradient_.size()) self.had_gradient_[gradient->index] = true;
   });

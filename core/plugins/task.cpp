@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/fail.hpp"
 
 // The half of plugins::Task that is about parameters: read once, checked, initialised.
 
@@ -65,8 +66,7 @@ std::string Task::extra_state() const {
   const void* state = nullptr;
   uint64_t bytes = 0;
   call_.main("extra_state", [&] { return api_.extra_state(self_, &state, &bytes); });
-  if (!state && bytes > 0)
-    throw Error(fmt::format("{}: extra_state gave {} bytes at NULL", call_.plugin().label(), bytes));
+  if (!state && bytes > 0) fail("{}: extra_state gave {} bytes at NULL", call_.plugin().label(), bytes);
   return {static_cast<const char*>(state), bytes};
 }
 
@@ -78,22 +78,21 @@ uint64_t Task::sample_count(uint32_t split) const {
   uint64_t count = 0;
   call_.main("sample_count", [&] { return api_.sample_count(self_, split, &count); });
   if (count == UINT64_MAX && split != PL_SPLIT_TRAIN)
-    throw Error(PL_ERROR_UNSUPPORTED,
-                fmt::format("{}: sample_count of the {} split is UINT64_MAX (unbounded), must be a number of "
-                            "samples: only training data may be unbounded",
-                            call_.plugin().label(), split == PL_SPLIT_VAL ? "val" : "test"));
+    fail(PL_ERROR_UNSUPPORTED,
+         "{}: sample_count of the {} split is UINT64_MAX (unbounded), must be a number of samples: only "
+         "training data may be unbounded",
+         call_.plugin().label(), split == PL_SPLIT_VAL ? "val" : "test");
   return count;
 }
 
 void Task::sample_costs(uint32_t split, std::span<const uint64_t> ids, std::span<double> out) const {
-  if (ids.size() != out.size())
-    throw Error(fmt::format("sample_costs: {} ids and room for {} costs", ids.size(), out.size()));
+  if (ids.size() != out.size()) fail("sample_costs: {} ids and room for {} costs", ids.size(), out.size());
   call_.any("sample_costs",
             [&] { return api_.sample_costs(self_, split, ids.data(), ids.size(), out.data()); });
   for (size_t i = 0; i < out.size(); ++i)  // they are sorted by, and NaN has no place in an order
     if (!std::isfinite(out[i]))
-      throw Error(fmt::format("{}: sample_costs gave sample {} the cost {}, must be a finite number",
-                              call_.plugin().label(), ids[i], out[i]));
+      fail("{}: sample_costs gave sample {} the cost {}, must be a finite number", call_.plugin().label(),
+           ids[i], out[i]);
 }
 
 std::string Task::data_fingerprint() const {
@@ -115,23 +114,13 @@ Batch Task::load(const LoadArgs& args) const {
 }
 
 Batch::Batch(const Task& task, pl_batch* handle, std::span<const uint64_t> ids)
-    : task_(&task), handle_(handle), info_(sized<pl_batch_info>()) {
-  try {
-    ids_.assign(ids.begin(), ids.end());
-    task.call_.any("batch_info", [&] { return task.api_.batch_info(task.self_, handle_, &info_); });
-    require_known_flags(task.call_.plugin().label() + ": batch_info", info_.flags, 0);
-  } catch (...) {
-    give_back();
-    throw;
-  }
+    : handle_(handle, {&task}), info_(sized<pl_batch_info>()), ids_(ids.begin(), ids.end()) {
+  task.call_.any("batch_info", [&] { return task.api_.batch_info(task.self_, handle, &info_); });
+  require_known_flags(task.call_.plugin().label() + ": batch_info", info_.flags, 0);
 }
 
-Batch::~Batch() {
-  if (handle_) give_back();
-}
-
-void Batch::give_back() noexcept {
-  task_->call_.cannot_fail("batch_free", [&] { task_->api_.batch_free(task_->self_, handle_); });
+void Batch::GiveBack::operator()(pl_batch* batch) const noexcept {
+  task->call_.cannot_fail("batch_free", [&] { task->api_.batch_free(task->self_, batch); });
 }
 
 const pl_global_outputs* Task::global_outputs() const {
@@ -160,11 +149,11 @@ pl_tensor Task::make_room(uint64_t rows) {
       room.ndim == 2 && room.strides == nullptr && room.dtype.code == PL_DTYPE_FLOAT && room.dtype.bits == 32;
   if (!is_there || !is_matrix || room.shape[0] != static_cast<int64_t>(rows) || room.shape[1] < 1) {
     const std::span shape(room.shape, room.data == nullptr ? 0u : static_cast<size_t>(room.ndim));
-    throw Error(fmt::format(
+    fail(
         "{}: begin ({}) gave ({}) of {} on device {}:{} as room for the outputs of {} samples: expected ({}, "
         "K), K > 0, of float32, contiguous, on {}:{}",
         call_.plugin().label(), PL_EXTENSION_GLOBAL_OUTPUTS, fmt::join(shape, ", "), dtype_name(room.dtype),
-        room.device.type, room.device.id, rows, rows, device.type, device.id));
+        room.device.type, room.device.id, rows, rows, device.type, device.id);
   }
   return room;
 }
@@ -236,8 +225,7 @@ const std::vector<pl_parameter>& Task::parameters() {
     if (problem.empty() && !names.insert(view(parameter.name)).second)
       problem = "has the name of an earlier one";
     if (!problem.empty())
-      throw Error(
-          fmt::format("{}: parameter {} '{}' {}", call_.plugin().label(), i, view(parameter.name), problem));
+      fail("{}: parameter {} '{}' {}", call_.plugin().label(), i, view(parameter.name), problem);
     parameter.form = 0;
     parameter.form_bytes = 0;
     read.push_back(parameter);
@@ -256,10 +244,8 @@ uint64_t Task::keep_frozen_in(uint32_t form) {
     if (parameter.form == form) elements += element_count(parameter);
     if (!is_coded(parameter)) continue;
     if (!api_.form_bytes || !api_.encode_value)
-      throw Error(
-          fmt::format("{}: parameter '{}' has forms of 8 or 4 bits, and the task no slots form_bytes and "
-                      "encode_value",
-                      call_.plugin().label(), view(parameter.name)));
+      fail("{}: parameter '{}' has forms of 8 or 4 bits, and the task no slots form_bytes and encode_value",
+           call_.plugin().label(), view(parameter.name));
     call_.main("form_bytes", [&] { return api_.form_bytes(self_, i, form, &parameter.form_bytes); });
   }
   return elements;
@@ -268,9 +254,8 @@ uint64_t Task::keep_frozen_in(uint32_t form) {
 void Task::encode(uint64_t index, std::span<const float> values, std::span<std::byte> out) {
   const pl_parameter& parameter = parameters().at(index);
   if (out.size() != parameter.form_bytes || (!values.empty() && values.size() != element_count(parameter)))
-    throw Error(fmt::format("encode '{}': {} of {} elements, and room for {} of {} bytes",
-                            view(parameter.name), values.size(), element_count(parameter), out.size(),
-                            parameter.form_bytes));
+    fail("encode '{}': {} of {} elements, and room for {} of {} bytes", view(parameter.name), values.size(),
+         element_count(parameter), out.size(), parameter.form_bytes);
   pl_tensor tensor{};
   tensor.data = const_cast<float*>(values.data());
   tensor.device = {PL_DEVICE_CPU, 0};
@@ -285,8 +270,8 @@ void Task::encode(uint64_t index, std::span<const float> values, std::span<std::
 void Task::initialize(uint64_t index, std::span<float> out) {
   const pl_parameter& parameter = parameters().at(index);
   if (element_count(parameter) != out.size())
-    throw Error(fmt::format("initialize '{}': {} elements and room for {}", view(parameter.name),
-                            element_count(parameter), out.size()));
+    fail("initialize '{}': {} elements and room for {}", view(parameter.name), element_count(parameter),
+         out.size());
   std::vector<int64_t> shape(parameter.shape, parameter.shape + parameter.ndim);
   pl_tensor tensor{};
   tensor.data = out.data();

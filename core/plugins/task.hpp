@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/plugins/call.hpp"
@@ -26,31 +26,20 @@ class Batch {
   Batch() = default;
   // Takes ownership of `handle`. Created by Task::load.
   Batch(const Task& task, pl_batch* handle, std::span<const uint64_t> ids);
-  Batch(Batch&& other) noexcept
-      : task_(other.task_),
-        handle_(std::exchange(other.handle_, nullptr)),
-        info_(other.info_),
-        ids_(std::move(other.ids_)) {}
-  Batch& operator=(Batch&& other) noexcept {
-    std::swap(task_, other.task_);
-    std::swap(handle_, other.handle_);
-    std::swap(info_, other.info_);
-    std::swap(ids_, other.ids_);
-    return *this;
-  }
-  ~Batch();
 
   explicit operator bool() const { return handle_ != nullptr; }
-  pl_batch* handle() const { return handle_; }
+  pl_batch* handle() const { return handle_.get(); }
   const pl_batch_info& info() const { return info_; }
   double weight() const { return info_.weight; }
   std::span<const uint64_t> ids() const { return ids_; }  // of its samples
 
  private:
-  void give_back() noexcept;
+  struct GiveBack {
+    const Task* task;
+    void operator()(pl_batch* batch) const noexcept;
+  };
 
-  const Task* task_ = nullptr;
-  pl_batch* handle_ = nullptr;
+  std::unique_ptr<pl_batch, GiveBack> handle_;
   pl_batch_info info_{};
   std::vector<uint64_t> ids_;
 };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/fail.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {
@@ -39,9 +40,8 @@ uint64_t busiest_of(const std::string& plugin, const std::vector<Loss>& losses) 
     const uint64_t idle = idle_at(losses, step);
     if (std::popcount(idle) < std::popcount(idle_at(losses, busiest))) busiest = step;
     if (idle == all_of(losses))
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{}: in step {} no loss has a turn, of {}: a step must train something", plugin,
-                              step, turns));
+      fail(PL_ERROR_CONFIG, "{}: in step {} no loss has a turn, of {}: a step must train something", plugin,
+           step, turns);
   }
   return busiest;
 }
@@ -55,8 +55,7 @@ const std::vector<Loss>& Task::losses() {
   const uint64_t count =
       api_.loss_count ? call_.main("loss_count", [&] { return api_.loss_count(self_); }) : 0;
   if (count > PL_MAX_LOSSES)
-    throw Error(
-        fmt::format("{}: has {} losses, at most {} are possible", plugin().label(), count, PL_MAX_LOSSES));
+    fail("{}: has {} losses, at most {} are possible", plugin().label(), count, PL_MAX_LOSSES);
   for (uint64_t i = 0; i < count; ++i) {
     auto raw = sized<pl_loss>();
     call_.main("loss", [&] { return api_.loss(self_, i, &raw); });
@@ -64,10 +63,10 @@ const std::vector<Loss>& Task::losses() {
     for (uint64_t k = 0; k < raw.option_count; ++k)
       loss.options[std::string(view(raw.options[k].name))] = raw.options[k].value;
     if (loss.name.empty() || !names.insert(loss.name).second || loss.first == 0 || loss.every == 0)
-      throw Error(
-          fmt::format("{}: loss {} '{}' (first = {}, every = {}): must have a name of its own, and turns "
-                      "that count from 1",
-                      plugin().label(), i, loss.name, loss.first, loss.every));
+      fail(
+          "{}: loss {} '{}' (first = {}, every = {}): must have a name of its own, and turns that count from "
+          "1",
+          plugin().label(), i, loss.name, loss.first, loss.every);
     read.push_back(std::move(loss));
   }
   if (count > 0) busiest_step_ = busiest_of(plugin().label(), read) - 1;
@@ -79,9 +78,8 @@ void Task::require_work_for_losses(const std::vector<pl_parameter>& parameters) 
     if (std::ranges::none_of(parameters, [&](const pl_parameter& p) {
           return p.loss == i && (p.flags & PL_PARAMETER_TRAINABLE) != 0;
         }))
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{}: loss '{}' trains nothing: no trainable parameter is of it",
-                              plugin().label(), losses()[i].name));
+      fail(PL_ERROR_CONFIG, "{}: loss '{}' trains nothing: no trainable parameter is of it", plugin().label(),
+           losses()[i].name);
 }
 
 uint64_t Task::busiest_step() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/fail.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {
@@ -14,13 +15,12 @@ namespace {
 
 void check_file_name(const std::string& plugin, std::string_view name) {
   if (!is_side_file_name(name))
-    throw Error(fmt::format("{} gave '{}' as the name of a file: must be a plain file name", plugin, name));
+    fail("{} gave '{}' as the name of a file: must be a plain file name", plugin, name);
 }
 
 std::span<const std::byte> file_bytes(const std::string& plugin, std::string_view name, const void* bytes,
                                       uint64_t size) {
-  if (!bytes && size > 0)
-    throw Error(fmt::format("{} gave the file '{}' as {} bytes at NULL", plugin, name, size));
+  if (!bytes && size > 0) fail("{} gave the file '{}' as {} bytes at NULL", plugin, name, size);
   return {static_cast<const std::byte*>(bytes), size};
 }
 
@@ -35,7 +35,7 @@ struct Values {
 pl_error* on_value(void* user, pl_str group, pl_str name, double sum, double weight) noexcept {
   const auto& values = *static_cast<const Values*>(user);
   return call_back([&] {
-    if (name.len == 0) throw Error(fmt::format("{}: evaluate gave a value without a name", values.plugin));
+    if (name.len == 0) fail("{}: evaluate gave a value without a name", values.plugin);
     if (values.sink.value)
       values.sink.value({std::string(view(group)), std::string(view(name)), sum, weight});
   });
@@ -45,8 +45,8 @@ pl_error* on_record(void* user, uint64_t sample_id, pl_str key, const void* byte
   auto& values = *static_cast<Values*>(user);
   return call_back([&] {
     const auto fail = [&](std::string_view problem) {
-      throw Error(fmt::format("{}: evaluate recorded '{}' of sample {}{}", values.plugin, view(key),
-                              sample_id, problem));
+      pipeline::fail("{}: evaluate recorded '{}' of sample {}{}", values.plugin, view(key), sample_id,
+                     problem);
     };
     if (std::ranges::find(values.ids, sample_id) == values.ids.end()) fail(", which is not in its batch");
     if (!bytes && size > 0) fail(fmt::format(" as {} bytes at NULL", size));
@@ -74,11 +74,10 @@ struct Report {
 pl_error* on_figure(void* user, pl_str name, double value, uint32_t better) noexcept {
   const auto& report = *static_cast<const Report*>(user);
   return call_back([&] {
-    if (name.len == 0) throw Error(fmt::format("{}: report gave a figure without a name", report.plugin));
+    if (name.len == 0) fail("{}: report gave a figure without a name", report.plugin);
     better = PL_CODE(better);
     if (better != PL_BETTER_LOWER && better != PL_BETTER_HIGHER)
-      throw Error(
-          fmt::format("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better));
+      fail("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better);
     if (report.sink.figure) report.sink.figure(view(name), value, better);
   });
 }
@@ -95,12 +94,11 @@ pl_error* on_report_file(void* user, pl_str name, const void* bytes, uint64_t si
   return call_back([&] {
     check_file_name(report.plugin, view(name));
     if (view(name) == kSumsFile)
-      throw Error(
-          fmt::format("{}: report gave a file the name '{}', which is the host's own: must be another",
-                      report.plugin, kSumsFile));
+      fail("{}: report gave a file the name '{}', which is the host's own: must be another", report.plugin,
+           kSumsFile);
     if (!report.files.emplace(view(name)).second)
-      throw Error(fmt::format("{}: report gave the file '{}' twice: each must have a name of its own",
-                              report.plugin, view(name)));
+      fail("{}: report gave the file '{}' twice: each must have a name of its own", report.plugin,
+           view(name));
     const auto content = file_bytes(report.plugin, view(name), bytes, size);
     if (report.sink.file) report.sink.file(view(name), content);
   });
@@ -143,7 +141,7 @@ class RowCheck {
  private:
   template <class... Parts>
   [[noreturn]] void fail(fmt::format_string<const Parts&...> problem, const Parts&... parts) const {
-    throw Error(fmt::format("{}: predict {}", plugin_, fmt::format(problem, parts...)));
+    pipeline::fail("{}: predict {}", plugin_, fmt::format(problem, parts...));
   }
 
   const std::string& plugin_;
@@ -276,15 +274,13 @@ std::vector<Metric> Task::metrics() const {
     Metric metric{std::string(view(raw.name)), std::string(view(raw.source)), std::string(view(raw.help)),
                   raw.aggregate, raw.better};
     if (metric.source.empty()) metric.source = metric.name;
-    if (metric.name.empty()) throw Error(fmt::format("{}: metric {} has no name", call_.plugin().label(), i));
+    if (metric.name.empty()) fail("{}: metric {} has no name", call_.plugin().label(), i);
     metric.aggregate = PL_CODE(metric.aggregate);
     metric.better = PL_CODE(metric.better);
     if (metric.aggregate < PL_AGGREGATE_MEAN || metric.aggregate > PL_AGGREGATE_EXP_MEAN)
-      throw Error(fmt::format("{}: metric '{}': aggregate {} is unknown", call_.plugin().label(), metric.name,
-                              metric.aggregate));
+      fail("{}: metric '{}': aggregate {} is unknown", call_.plugin().label(), metric.name, metric.aggregate);
     if (metric.better != PL_BETTER_LOWER && metric.better != PL_BETTER_HIGHER)
-      throw Error(fmt::format("{}: metric '{}': better {} is unknown", call_.plugin().label(), metric.name,
-                              metric.better));
+      fail("{}: metric '{}': better {} is unknown", call_.plugin().label(), metric.name, metric.better);
     metrics.push_back(std::move(metric));
   }
   return metrics;

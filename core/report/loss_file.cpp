@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/csv.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/json_lines.hpp"
 
@@ -55,13 +55,12 @@ void each_row(const std::string& text, const std::string& name, const Use& use) 
   for (size_t i = 1; i < rows.size(); ++i) {
     const std::vector<std::string>&names = rows[0].cells, &cells = rows[i].cells;
     if (cells.size() != names.size())
-      throw Error(PL_ERROR_CONFIG, fmt::format("{}:{}: cells: {}, and the header has {}", name, rows[i].line,
-                                               cells.size(), names.size()));
+      fail(PL_ERROR_CONFIG, "{}:{}: cells: {}, and the header has {}", name, rows[i].line, cells.size(),
+           names.size());
     Json object = Json::object();
     for (size_t cell = 0; cell < cells.size(); ++cell)
       if (!object.emplace(names[cell], value_of(cells[cell])).second && !names[cell].empty())
-        throw Error(PL_ERROR_CONFIG,
-                    fmt::format("{}:{}: the column {} stands there twice", name, rows[0].line, names[cell]));
+        fail(PL_ERROR_CONFIG, "{}:{}: the column {} stands there twice", name, rows[0].line, names[cell]);
     use(rows[i].line, object);
   }
 }
@@ -112,11 +111,11 @@ LossFile read_losses(const fs::path& file, std::string name) {
   });
   const auto steps = known(kSteps, keys), losses = known(kLosses, keys);
   if (steps.empty() || losses.empty())
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: has no loss by step: needs JSON objects a line, or CSV with a header, with "
-                            "a step ({}) and a loss ({}); the columns are: {}",
-                            file.string(), fmt::join(kSteps, ", "), fmt::join(kLosses, ", "),
-                            keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))));
+    fail(PL_ERROR_CONFIG,
+         "{}: has no loss by step: needs JSON objects a line, or CSV with a header, with a step ({}) and a "
+         "loss ({}); the columns are: {}",
+         file.string(), fmt::join(kSteps, ", "), fmt::join(kLosses, ", "),
+         keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", ")));
 
   const std::string loss(losses[0]);
   CurveReader reader(file.string(), std::string(steps[0]), loss);

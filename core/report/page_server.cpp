@@ -30,7 +30,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/thread.hpp"
 
@@ -53,7 +53,7 @@ constexpr int kNice = 10;
 std::string random_token() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Error(fmt::format("no random token can be made: {}", std::strerror(errno)));
+    fail("no random token can be made: {}", std::strerror(errno));
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;

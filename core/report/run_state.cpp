@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
 #include "core/report/table.hpp"
@@ -143,7 +143,7 @@ std::vector<fs::path> find_runs(const fs::path& folder) {
     if (at.depth() + 1 >= kDeepest || at->path().filename() == "checkpoints") at.disable_recursion_pending();
     if (is_run(at->path())) runs.push_back(at->path());
   }
-  if (error) throw Error(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  if (error) fail("{}: cannot be read: {}", folder.string(), error.message());
   // The folder of a run with stages has a lock of its own and nothing else: its stages say it all.
   std::ranges::sort(runs, comes_before);
   std::erase_if(runs, [&](const fs::path& run) {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 
 namespace fs = std::filesystem;
@@ -175,7 +175,7 @@ constexpr Taken kTaken[] = {
 const Template& find(Kind kind, std::string_view language) {
   for (const Template& each : templates())
     if (each.kind == kind && each.language == language) return each;
-  throw Error(fmt::format("there is no {} in {} to copy", plugins::kind_name(kind), language));
+  fail("there is no {} in {} to copy", plugins::kind_name(kind), language);
 }
 
 std::string replaced(std::string text, const std::vector<Replacement>& replacements) {
@@ -231,7 +231,7 @@ std::vector<std::string> languages(Kind kind) {
 
 void check_name(std::string_view name) {
   const auto refuse = [&](std::string_view why) {
-    throw Error(PL_ERROR_CONFIG, fmt::format("'{}' cannot be a plugin's name: {}", name, why));
+    fail(PL_ERROR_CONFIG, "'{}' cannot be a plugin's name: {}", name, why);
   };
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   if (name.empty() || !is_letter(name.front()) ||
@@ -283,10 +283,9 @@ void write_project(const fs::path& folder, std::span<const File> files) {
   const fs::file_type there = fs::symlink_status(folder, failure).type();
   if (there == fs::file_type::none) throw write_error(folder, failure.value(), kRemedy);
   if (there != fs::file_type::not_found)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("{} is there already, and nothing in it is overwritten: choose another name or --output",
-                    folder.string()));
+    fail(PL_ERROR_CONFIG,
+         "{} is there already, and nothing in it is overwritten: choose another name or --output",
+         folder.string());
   on_disk(kRemedy, [&] {
     if (folder.has_parent_path()) fs::create_directories(folder.parent_path());
     if (!fs::create_directory(folder)) throw write_error(folder, EEXIST, kRemedy);

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/config/config.hpp"
@@ -193,15 +193,16 @@ void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) cons
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
   const nlohmann::json data = data_identity(session_.task());
   if (then.is_object() && then.contains("data") && then["data"] != data)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with: {} now, {} then: "
-                                             "bring it back, or start over with --fresh",
-                                             from.path(), describe_data(data), describe_data(then["data"])));
+    fail(PL_ERROR_CONFIG,
+         "{}: the data is not what this run began with: {} now, {} then: bring it back, or start over with "
+         "--fresh",
+         from.path(), describe_data(data), describe_data(then["data"]));
   const nlohmann::json losses = loss_identity(session_.task());
   if (then.is_object() && then.contains("losses") && then["losses"] != losses)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: the losses are not those that this run began with: {} now, {} then: bring "
-                            "them back in this order, or begin another run from it by train.init_from",
-                            from.path(), losses.dump(), then["losses"].dump()));
+    fail(PL_ERROR_CONFIG,
+         "{}: the losses are not those that this run began with: {} now, {} then: bring them back in this "
+         "order, or begin another run from it by train.init_from",
+         from.path(), losses.dump(), then["losses"].dump());
   const uint64_t batch = session_.plan().global_batch;
   if (then.is_object() && then.value("global_batch", batch) != batch)
     log_.warning(
@@ -217,10 +218,10 @@ void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) cons
                              then.is_object() && then.contains(key) ? then[key].dump() : "not recorded");
   if (changes.empty()) return;
   if ((session_.run_info().flags & PL_RUN_REPRODUCIBLE) != 0)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: cannot be continued with the same bits, and run.reproducible = true: {}: "
-                            "run it as before, or start over with --fresh",
-                            from.path(), changes));
+    fail(PL_ERROR_CONFIG,
+         "{}: cannot be continued with the same bits, and run.reproducible = true: {}: run it as before, or "
+         "start over with --fresh",
+         from.path(), changes);
   log_.info("changed since the checkpoint, so the last digits of the results may differ: " + changes);
 }
 
@@ -304,11 +305,9 @@ void Checkpointer::require_finite(const std::string& weights) const {
   const std::vector<std::string> names =
       ruined_on_any_rank([&](const checkpoint::PieceVisitor& visit) { snapshot.pieces(visit); });
   if (!names.empty())
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format(
-            "{}: has values that are not finite, so nothing can be learnt: {}: begin from other weights",
-            weights, observe::listed(names)));
+    fail(PL_ERROR_CONFIG,
+         "{}: has values that are not finite, so nothing can be learnt: {}: begin from other weights",
+         weights, observe::listed(names));
 }
 
 std::vector<std::string> Checkpointer::save(const TrainState& state,

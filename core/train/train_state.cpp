@@ -1,9 +1,8 @@
 #include "core/train/train_state.hpp"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::train {
 
@@ -54,8 +53,7 @@ TrainState TrainState::from_json(const std::string& text, const LossScale::Optio
     if (json.contains("patience")) state.patience = json["patience"].get<Patience>();
     return state;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(PL_ERROR_CORRUPT,
-                fmt::format("{}: the training state cannot be read: {}", where, error.what()));
+    fail(PL_ERROR_CORRUPT, "{}: the training state cannot be read: {}", where, error.what());
   }
 }
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/train/session/weights.hpp"
 
 namespace pipeline::train {
@@ -192,8 +192,8 @@ void Validation::record(const Evaluation& result, const std::function<void()>& s
   for (const Figure& figure : result.figures) {
     if (json.contains(figure.name)) {
       save();
-      throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
-                              session_.task_plugin().label(), figure.name));
+      fail("{} has a figure '{}', a name reserved in eval.jsonl: rename it", session_.task_plugin().label(),
+           figure.name);
     }
     json[figure.name] = figure.value;
   }

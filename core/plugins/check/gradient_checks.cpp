@@ -179,8 +179,7 @@ void losses_keep_to_their_parameters(OpenTask& open, const Batch& batch) {
         if (!(std::abs(of(alone)[i] - expected) <= tolerance))
           fail(
               "the gradient of '{}', which is of the loss '{}', is {} in element {} where '{}' alone has a "
-              "turn, "
-              "must be {}",
+              "turn, must be {}",
               view(parameter.name), losses[parameter.loss].name, of(alone)[i], i, losses[loss].name,
               expected);
       }

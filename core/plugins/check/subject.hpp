@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/config/settings.hpp"
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/plugins/host.hpp"
@@ -25,12 +23,6 @@ inline constexpr std::string_view kNeedsConfig = "an option is required: give a 
 struct Skip {
   std::string reason;
 };
-
-// Throws what is wrong with the plugin.
-template <class... Parts>
-[[noreturn]] void fail(fmt::format_string<Parts...> problem, Parts&&... parts) {
-  throw Error(fmt::format(problem, std::forward<Parts>(parts)...));
-}
 
 // What the run of a check is told to be.
 struct SubjectHow {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -56,9 +56,10 @@ DeviceFigures device_figures(std::string_view name) {
     if (plain(device.name) == plain(name)) return device;
     names.push_back(device.name);
   }
-  throw Error(PL_ERROR_CONFIG, fmt::format("--device {}: there are no figures of such a device: use one of "
-                                           "{}, or leave it out to plan for this machine",
-                                           name, fmt::join(names, ", ")));
+  fail(PL_ERROR_CONFIG,
+       "--device {}: there are no figures of such a device: use one of {}, or leave it out to plan for this "
+       "machine",
+       name, fmt::join(names, ", "));
 }
 
 }  // namespace pipeline::train

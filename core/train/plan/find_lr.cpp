@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/fail.hpp"
 #include "core/train/plan/plan.hpp"
 #include "core/train/session/schedule.hpp"
 #include "core/train/training_step.hpp"
@@ -85,11 +86,10 @@ Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTes
           test.scale = make_schedule(stage, batch.global_batch, total_steps(stage, sampler)).peak / base;
         const auto all_in_turn = [](const plugins::Loss& loss) { return loss.first == 1 && loss.every == 1; };
         if (!std::ranges::all_of(session.task().losses(), all_in_turn))
-          throw Error(
-              PL_ERROR_CONFIG,
-              fmt::format("find-lr needs a loss that is the same sum in every step, and the losses of {} "
-                          "have turns: set their first and every to 1, for this",
-                          session.task_plugin().label()));
+          fail(PL_ERROR_CONFIG,
+               "find-lr needs a loss that is the same sum in every step, and the losses of {} have turns: "
+               "set their first and every to 1, for this",
+               session.task_plugin().label());
         TrialSteps steps(session);
         for (; step < args.steps; ++step) {
           std::vector<std::vector<uint64_t>> micro_batches;

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/plugins/host.hpp"
 
 namespace pipeline::train {
@@ -96,8 +96,8 @@ PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry,
   const plugins::Strategy strategy(plugin, context, &options, session.task().parameters(),
                                    session.rules().created(), processes > 1 ? &group : nullptr);
   if ((strategy.info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0 && !session.task().has_unit_hooks())
-    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("it needs a task that declares its layers, and {} does not",
-                                                  session.task_plugin().label()));
+    fail(PL_ERROR_UNSUPPORTED, "it needs a task that declares its layers, and {} does not",
+         session.task_plugin().label());
   return {.memory = memory_of(strategy),
           .checkpoint_bytes = checkpoint_bytes(strategy),
           .reduction_bits = strategy.info().reduction_dtype.bits,

@@ -2,10 +2,9 @@
 
 #include <system_error>
 
-#include <fmt/format.h>
 #include <stdlib.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/weights.hpp"
 
@@ -22,8 +21,7 @@ config::Config trial_stage(const config::Config& whole) {
 ScratchFolder::ScratchFolder() {
   std::string name = (fs::temp_directory_path() / "pipeline-trial-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr)
-    throw Error(fmt::format("{}: no folder can be made in it: set TMPDIR to another one",
-                            fs::temp_directory_path().string()));
+    fail("{}: no folder can be made in it: set TMPDIR to another one", fs::temp_directory_path().string());
   path_ = name;
 }
 

@@ -128,23 +128,6 @@ void ProcessGroup::leave_together() {
   peers_->barrier("leaving");
 }
 
-ProcessGroup::Busy::Busy(ProcessGroup& processes) {
-  thread_ = start_thread("pl-busy", [this, &processes] {
-    std::unique_lock lock(mutex_);
-    while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
-      processes.peers().progress();
-  });
-}
-
-ProcessGroup::Busy::~Busy() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-  }
-  done_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
 ProcessGroup::~ProcessGroup() {
   peers_->leave();
   peers_.reset();

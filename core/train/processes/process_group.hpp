@@ -17,6 +17,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/base/thread.hpp"
 #include "core/base/world.hpp"
 #include "core/observe/log.hpp"
 #include "core/peers/peers.hpp"
@@ -68,16 +69,11 @@ class ProcessGroup {
   // alone.
   class Busy {
    public:
-    explicit Busy(ProcessGroup& processes);
-    ~Busy();
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
+    explicit Busy(ProcessGroup& processes)
+        : ticker_("pl-busy", std::chrono::seconds(1), [&] { return processes.peers().progress(), true; }) {}
 
    private:
-    std::mutex mutex_;
-    std::condition_variable done_;
-    bool over_ = false;
-    std::thread thread_;
+    Ticker ticker_;
   };
 
   // What every rank gives, by rank. CBOR on the way, which keeps doubles to the bit and takes text of any

@@ -82,41 +82,28 @@ bool Signals::is_awaited() { return received() != 0 && saves != 0 && !is_heard; 
 
 std::string Signals::name(int signal) { return launch::signal_name(signal); }
 
-UnheardStop::UnheardStop(observe::Log& log) : log_(log) {
-  thread_ = start_thread("pl-unheard", [this] { watch(); });
-}
+UnheardStop::UnheardStop(observe::Log& log)
+    : log_(log), ticker_("pl-unheard", kLook, [this] { return look(); }) {}
 
-UnheardStop::~UnheardStop() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  ended_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void UnheardStop::watch() {
-  std::unique_lock lock(mutex_);
-  for (int looks = 0; !ended_.wait_for(lock, kLook, [this] { return is_over_; });) {
-    const bool awaited = Signals::is_awaited();
-    looks = Signals::is_unheard() || awaited ? looks + 1 : 0;
-    if (looks < kLooks) continue;
-    const bool stays = awaited || program().is_shared;
-    if (!stays) ::alarm(2);  // the log's disk may hang, too
-    log_.console().status({});
-    log_.info(fmt::format(
-        "{}: {}", Signals::name(Signals::received()),
-        awaited ? fmt::format("waiting for the end of {}, to save it; a second signal "
-                              "leaves at once, without a checkpoint",
-                              phase_now())
-        : stays ? "what goes on has not heard of it; a second signal ends the whole "
-                  "process, which is a notebook's"
-                : "stopped at once: the work under way would not have ended soon, and had nothing "
-                  "to save"));
-    log_.flush();
-    if (!stays) ::_exit(kInterrupted);
-    return;
-  }
+bool UnheardStop::look() {
+  const bool awaited = Signals::is_awaited();
+  looks_ = Signals::is_unheard() || awaited ? looks_ + 1 : 0;
+  if (looks_ < kLooks) return true;
+  const bool stays = awaited || program().is_shared;
+  if (!stays) ::alarm(2);  // the log's disk may hang, too
+  log_.console().status({});
+  log_.info(
+      fmt::format("{}: {}", Signals::name(Signals::received()),
+                  awaited ? fmt::format("waiting for the end of {}, to save it; a second signal "
+                                        "leaves at once, without a checkpoint",
+                                        phase_now())
+                  : stays ? "what goes on has not heard of it; a second signal ends the whole "
+                            "process, which is a notebook's"
+                          : "stopped at once: the work under way would not have ended soon, and had nothing "
+                            "to save"));
+  log_.flush();
+  if (!stays) ::_exit(kInterrupted);
+  return false;
 }
 
 }  // namespace pipeline::train

@@ -4,11 +4,9 @@
 // and where a file may not grow (SIGXFSZ), the write fails.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
-#include <thread>
 
+#include "core/base/thread.hpp"
 #include "core/observe/log.hpp"
 
 namespace pipeline::train {
@@ -59,18 +57,13 @@ class Signals {
 class UnheardStop {
  public:
   explicit UnheardStop(observe::Log& log);
-  ~UnheardStop();
-  UnheardStop(const UnheardStop&) = delete;
-  UnheardStop& operator=(const UnheardStop&) = delete;
 
  private:
-  void watch();
+  bool look();
 
   observe::Log& log_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool is_over_ = false;
-  std::thread thread_;
+  int looks_ = 0;
+  Ticker ticker_;
 };
 
 }  // namespace pipeline::train

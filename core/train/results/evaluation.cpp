@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
 
@@ -56,9 +56,9 @@ void require_use(const plugins::Task& task, const std::vector<plugins::Evaluatio
                  const std::vector<plugins::Metric>& metrics, size_t records) {
   if (task.has_report()) return;
   const auto fail = [&](std::string_view what) {
-    throw Error(fmt::format(
+    pipeline::fail(
         "{}: evaluate reports {}, which nothing uses: the task must have a metric of it, or a report",
-        task.plugin().label(), what));
+        task.plugin().label(), what);
   };
   for (const plugins::EvaluationValue& sum : sums) {
     const bool described = sum.name == "loss" || std::ranges::any_of(metrics, [&](const auto& m) {
@@ -96,14 +96,12 @@ void require_number(const plugins::Task& task, const EvaluationRequest& request,
   if (!std::isnan(value.sum) || request.purpose != PL_PURPOSE_EVALUATE) return;
   std::vector<std::string> names;
   for (const uint64_t id : batch.ids()) names.push_back(task.sample_name(request.split, id));
-  throw Error(
-      PL_ERROR_CONFIG,
-      fmt::format(
-          "evaluate: sample{} {}: {} is nan, must be a number: the model computes none for {}. Are its "
-          "weights ruined (try an earlier --checkpoint), or is train.precision too narrow (try \"fp32\")?{}",
-          names.size() == 1 ? "" : "s", observe::listed(names), value.name,
-          names.size() == 1 ? "it" : "one of them",
-          names.size() == 1 ? "" : " With train.micro_batch = 1 the sample is named."));
+  fail(PL_ERROR_CONFIG,
+       "evaluate: sample{} {}: {} is nan, must be a number: the model computes none for {}. Are its weights "
+       "ruined (try an earlier --checkpoint), or is train.precision too narrow (try \"fp32\")?{}",
+       names.size() == 1 ? "" : "s", observe::listed(names), value.name,
+       names.size() == 1 ? "it" : "one of them",
+       names.size() == 1 ? "" : " With train.micro_batch = 1 the sample is named.");
 }
 
 Share::Batch run(plugins::Task& task, const EvaluationRequest& request, const plugins::Batch& batch,
@@ -158,7 +156,7 @@ std::vector<Share> do_round(ProcessGroup& processes, const EvaluationRequest& re
   if (failed == all.end()) return all;
   if (request.failed) request.failed();
   if (failure) std::rethrow_exception(failure);
-  throw Error(PL_ERROR_PEER, fmt::format("the evaluation failed on rank {}", failed - all.begin()));
+  fail(PL_ERROR_PEER, "the evaluation failed on rank {}", failed - all.begin());
 }
 
 // The batches of a round in the order of their samples.
@@ -178,8 +176,7 @@ void report(plugins::Task& task, uint32_t split, uint32_t purpose,
       {.figure =
            [&](std::string_view name, double value, uint32_t better) {
              if (result.find(name) != nullptr)
-               throw Error(fmt::format("{}: report gave the figure '{}', which is there already",
-                                       task.plugin().label(), name));
+               fail("{}: report gave the figure '{}', which is there already", task.plugin().label(), name);
              result.figures.push_back({std::string(name), observe::without_sign_if_nan(value), better});
            },
        .text = [&](std::string_view lines) { result.text.emplace_back(lines); },
@@ -309,7 +306,7 @@ uint32_t split_code(std::string_view name) {
   if (name == "train") return PL_SPLIT_TRAIN;
   if (name == "val") return PL_SPLIT_VAL;
   if (name == "test") return PL_SPLIT_TEST;
-  throw Error(PL_ERROR_CONFIG, fmt::format("split '{}': must be train, val or test", name));
+  fail(PL_ERROR_CONFIG, "split '{}': must be train, val or test", name);
 }
 
 std::string_view split_name(uint32_t code) {

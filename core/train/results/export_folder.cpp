@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/csv.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
 #include "core/safetensors/rewrite.hpp"
@@ -177,10 +177,10 @@ void convert_export(const fs::path& folder, const config::ExportOptions& options
   const auto weights =
       files_of<Below>(folder, [](const fs::path& file) { return file.extension() == ".safetensors"; });
   if (weights.empty() && !as_written)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("export.dtype = \"{}\": this task exports no safetensors files, which "
-                            "alone can be converted: leave it out",
-                            options.dtype));
+    fail(PL_ERROR_CONFIG,
+         "export.dtype = \"{}\": this task exports no safetensors files, which alone can be converted: leave "
+         "it out",
+         options.dtype);
   safetensors::Rewritten all;
   try {
     for (const fs::path& file : weights) {
@@ -196,7 +196,7 @@ void convert_export(const fs::path& folder, const config::ExportOptions& options
     }
   } catch (const safetensors::SafetensorsError& error) {
     if (error.os_error() != 0) throw write_error(folder, error.os_error());
-    throw Error(PL_ERROR_CONFIG, fmt::format("export.dtype = \"{}\": {}", options.dtype, error.what()));
+    fail(PL_ERROR_CONFIG, "export.dtype = \"{}\": {}", options.dtype, error.what());
   }
   if (as_written) return;
   for (const fs::path& file :

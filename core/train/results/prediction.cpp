@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/csv.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
@@ -29,12 +29,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const fs::path& file) {
+[[noreturn]] void fail_to_write(const fs::path& file) {
   const int error = errno;
-  throw Error(
-      error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
-      fmt::format("{}: cannot be written: {}; what is there is kept, and the same command goes on with it",
-                  file.string(), std::strerror(error)));
+  fail(error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
+       "{}: cannot be written: {}; what is there is kept, and the same command goes on with it",
+       file.string(), std::strerror(error));
 }
 
 fs::path part_of(const fs::path& file) { return file.string() + ".part"; }
@@ -56,10 +55,10 @@ void require_own_table(const fs::path& output) {
   std::ifstream there(output);
   std::string line;
   if (there && std::getline(there, line) && line != "id" && !line.starts_with("id,"))
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("--output {}: there is a file that is no table of predictions, whose first "
-                            "column is \"id\": choose another --output, or move it away",
-                            output.string()));
+    fail(PL_ERROR_CONFIG,
+         "--output {}: there is a file that is no table of predictions, whose first column is \"id\": choose "
+         "another --output, or move it away",
+         output.string());
 }
 
 // What one rank, or all in their order, made of one batch each.
@@ -70,33 +69,6 @@ struct Round {
   Growth growth;                   // of the files that grow
   std::vector<std::string> files;  // names of side files
 };
-
-// Sizes and bytes, one after another.
-std::string pack(const Growth& growth) {
-  std::string packed;
-  for (const auto& [name, bytes] : growth)
-    packed += fmt::format("{} {} ", name.size(), bytes.size()) + name + bytes;
-  return packed;
-}
-
-void unpack(std::string_view packed, Growth& growth) {
-  const auto number = [&] {
-    const size_t end = packed.find(' ');
-    const size_t value = std::stoull(std::string(packed.substr(0, end)));
-    packed.remove_prefix(end + 1);
-    return value;
-  };
-  const auto text = [&](size_t size) {
-    std::string value(packed.substr(0, size));
-    packed.remove_prefix(size);
-    return value;
-  };
-  while (!packed.empty()) {
-    const size_t name = number(), bytes = number();
-    growth.emplace_back(text(name), std::string());
-    growth.back().second = text(bytes);
-  }
-}
 
 Round exchange(ProcessGroup& processes, Round mine) {
   if (processes.world().size == 1) return mine;
@@ -114,8 +86,10 @@ Round exchange(ProcessGroup& processes, Round mine) {
   constexpr auto kTo = ProcessGroup::To::first;
   for (const std::string& text : processes.gather("rows", mine.text, kTo)) all.text += text;
   if (!grows) return all;
-  for (const std::string& packed : processes.gather("growth", pack(mine.growth), kTo))
-    unpack(packed, all.growth);
+  std::string packed;
+  nlohmann::json::to_cbor(mine.growth, packed);  // text of any encoding
+  for (const std::string& of_rank : processes.gather("growth", packed, kTo))
+    for (auto& one : nlohmann::json::from_cbor(of_rank).get<Growth>()) all.growth.push_back(std::move(one));
   return all;
 }
 
@@ -125,17 +99,17 @@ void PartialResult::File::open() {
   file = Descriptor(above_standard(::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)));
   if (!file) throw write_error(part, errno);
   if (::ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0 || ::lseek(file.fd(), 0, SEEK_END) < 0)
-    fail(part);
+    fail_to_write(part);
 }
 
 void PartialResult::File::append(std::string_view text) {
   std::span<const std::byte> left = std::as_bytes(std::span(text));
-  if (!write_all(file.fd(), left)) fail(part);
+  if (!write_all(file.fd(), left)) fail_to_write(part);
   bytes += text.size();
 }
 
 void PartialResult::File::sync() const {
-  if (::fsync(file.fd()) != 0) fail(part);
+  if (::fsync(file.fd()) != 0) fail_to_write(part);
 }
 
 PartialResult::PartialResult(fs::path output, std::string identity)
@@ -197,7 +171,7 @@ void PartialResult::save_progress() const {
   const fs::path temporary = progress_.string() + ".tmp";
   std::ofstream out(temporary, std::ios::trunc);
   out << progress;
-  if (!out.flush()) fail(temporary);
+  if (!out.flush()) fail_to_write(temporary);
   out.close();
   fs::rename(temporary, progress_);
 }
@@ -216,8 +190,7 @@ void PartialResult::finish() {
 Prediction predict(Session& session, const PredictionRequest& request) {
   const double began = now_seconds();
   plugins::Task& task = session.task();
-  if (!task.has_predict())
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
+  if (!task.has_predict()) fail(PL_ERROR_CONFIG, "{} makes no predictions", session.task_plugin().label());
   const uint64_t all = task.sample_count(request.split);
   const uint64_t total = request.samples > 0 ? std::min(request.samples, all) : all;
   ProcessGroup& processes = session.processes();

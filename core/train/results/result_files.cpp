@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/manifest.hpp"
@@ -57,9 +57,10 @@ void require_own(const fs::path& folder, std::string_view remedy) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     if (name != plugins::kSumsFile && std::ranges::find(ours, name) == ours.end())
-      throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not of the evaluation that is kept in this folder, "
-                                               "which the next one replaces: move it away, or {}",
-                                               entry.path().string(), remedy));
+      fail(PL_ERROR_CONFIG,
+           "{}: is not of the evaluation that is kept in this folder, which the next one replaces: move it "
+           "away, or {}",
+           entry.path().string(), remedy);
   }
 }
 
@@ -84,8 +85,7 @@ ResultFile::ResultFile(fs::path path, std::string remedy)
   if (fs::is_directory(path_, ignored)) throw write_error(path_, EISDIR, remedy_);
   if (fs::exists(path_, ignored) &&
       !fs::is_regular_file(path_, ignored))  // a device, such as /dev/null, would be replaced
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: cannot be written: is no plain file: {}", path_.string(), remedy_));
+    fail(PL_ERROR_CONFIG, "{}: cannot be written: is no plain file: {}", path_.string(), remedy_);
   if (!std::ofstream(temporary_, std::ios::trunc)) throw write_error(path_, errno, remedy_);
 }
 
@@ -229,8 +229,7 @@ std::string sums_text(const Evaluation& evaluation) {
     all[kChecksum] = checksum_of(all);
     return all.dump();
   } catch (const json::type_error& error) {
-    throw Error(fmt::format("the names of an evaluation's values, metrics and files must be UTF-8: {}",
-                            error.what()));
+    fail("the names of an evaluation's values, metrics and files must be UTF-8: {}", error.what());
   }
 }
 
@@ -243,9 +242,9 @@ Evaluation read_sums(const fs::path& file, std::string_view remedy) {
     if (written != checksum_of(all))
       throw Error(PL_ERROR_CORRUPT, file.string() + ": is not what the evaluation wrote");
   } catch (const strict_json::JsonError& error) {
-    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: {}", error.what(), remedy));
+    fail(PL_ERROR_CORRUPT, "{}: {}", error.what(), remedy);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", error.what(), remedy));
+    fail(error.code(), "{}: {}", error.what(), remedy);
   }
   Evaluation sums;
   sums.split = all["split"];

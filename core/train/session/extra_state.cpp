@@ -1,9 +1,7 @@
 #include "core/train/session/extra_state.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -58,15 +56,15 @@ void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
   const checkpoint::Tensor* stored = from.find(kExtraState, name);
   if (!stored) return;
   if (!task.takes_extra_state())
-    throw Error(PL_ERROR_UNSUPPORTED,
-                fmt::format("{}: was written by a task '{}' that keeps extra state, and the one that is "
-                            "installed ({}) does not: use the version that wrote it",
-                            from.path(), name, task.plugin().version()));
+    fail(PL_ERROR_UNSUPPORTED,
+         "{}: was written by a task '{}' that keeps extra state, and the one that is installed ({}) does "
+         "not: use the version that wrote it",
+         from.path(), name, task.plugin().version());
   try {
     task.set_extra_state(read_state(from, name, *stored));
   } catch (const Error& error) {
     if (error.code() == PL_ERROR_CONFIG) throw;  // says where the option is
-    throw Error(error.code(), fmt::format("{}: {}", from.path(), error.what()));
+    fail(error.code(), "{}: {}", from.path(), error.what());
   }
 }
 

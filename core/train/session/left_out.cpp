@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/config/sources.hpp"
 #include "core/observe/format.hpp"
@@ -80,11 +80,11 @@ std::string place_of(const Session& session, const checkpoint::Checkpoint& from)
     if (found.empty()) return place;
     if (problem.empty()) problem = found;
   }
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("{}: has no frozen weights (checkpoint.frozen = \"left_out\"): they are those of "
-                          "the folder that {} named, but {}: bring it back, or say where it is now with "
-                          "--set {}=FOLDER",
-                          as_shown(from.path()), kKey, problem, kKey));
+  fail(PL_ERROR_CONFIG,
+       "{}: has no frozen weights (checkpoint.frozen = \"left_out\"): they are those of "
+       "the folder that {} named, but {}: bring it back, or say where it is now with "
+       "--set {}=FOLDER",
+       as_shown(from.path()), kKey, problem, kKey);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/train/processes/process_group.hpp"
 
 namespace pipeline::train {
@@ -73,15 +73,14 @@ void compare(const Items& first, const Items& other, size_t rank) {
   for (const auto& [key, value] : first.items()) {
     const auto found = other.find(key);
     if (found != other.end() && *found == value) continue;
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks "
-                            "the same files, options and versions",
-                            key, shown(value), found == other.end() ? "nothing" : shown(*found), rank));
+    fail(PL_ERROR_CONFIG,
+         "{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks the same files, "
+         "options and versions",
+         key, shown(value), found == other.end() ? "nothing" : shown(*found), rank);
   }
   for (const auto& [key, value] : other.items())
     if (!first.contains(key))
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{} = {} on rank {}, and is not there on rank 0", key, shown(value), rank));
+      fail(PL_ERROR_CONFIG, "{} = {} on rank {}, and is not there on rank 0", key, shown(value), rank);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/store.hpp"
@@ -24,10 +24,10 @@ constexpr const char* kLock = ".lock";
 constexpr const char* kFinished = "finished.txt";
 constexpr const char* kDiverged = "diverged.txt";
 
-[[noreturn]] void fail(const fs::path& path, const char* what) {
+[[noreturn]] void fail_at(const fs::path& path, const char* what) {
   const int error = errno;
-  throw Error(error == ENOSPC || error == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
-              fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
+  fail(error == ENOSPC || error == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED, "{}: {}: {}", path.string(),
+       what, std::strerror(error));
 }
 
 // Makes the folder; true if it was not there.
@@ -35,7 +35,7 @@ bool create(const fs::path& folder) {
   std::error_code error;
   const bool is_new = fs::create_directories(folder, error);
   errno = error.value();
-  if (error) fail(folder, "cannot be created");
+  if (error) fail_at(folder, "cannot be created");
   return is_new;
 }
 
@@ -69,21 +69,19 @@ std::optional<std::string> text_of(const fs::path& file) {
 FileLock lock(const fs::path& path) {
   std::string owner;
   if (auto held = lock_file(path / kLock, owner, "choose another run.dir")) return std::move(*held);
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("run.dir = {}: is in use by {}: wait for it, stop it, or choose another run.dir",
-                          path.string(), owner));
+  fail(PL_ERROR_CONFIG, "run.dir = {}: is in use by {}: wait for it, stop it, or choose another run.dir",
+       path.string(), owner);
 }
 
 }  // namespace
 
 RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
   if (fs::exists(path_) && !fs::is_directory(path_))
-    throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is a file, must be a folder", path_.string()));
+    fail(PL_ERROR_CONFIG, "run.dir = {}: is a file, must be a folder", path_.string());
   const bool ours = fs::exists(path_ / kLock);
   if (!ours && fs::exists(path_) && !fs::is_empty(path_))
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("run.dir = {}: holds files that are not of a run: choose another run.dir",
-                            path_.string()));
+    fail(PL_ERROR_CONFIG, "run.dir = {}: holds files that are not of a run: choose another run.dir",
+         path_.string());
   if (ours && fresh) {
     const FileLock old = lock(path_);  // not under a running process's feet
     moved_aside_ = free_name(path_);

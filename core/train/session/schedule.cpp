@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -111,12 +111,12 @@ Sampler::Options sampler_options(Session& session) {
                            .shuffle = config.options().loader.shuffle,
                            .window_steps = config.options().loader.group_window};
   if (options.samples == UINT64_MAX)
-    throw Error(PL_ERROR_UNSUPPORTED,
-                fmt::format("{} has unbounded training data, which this version cannot train on: use a task "
-                            "or task option with a fixed number of samples",
-                            session.task_plugin().label()));
+    fail(PL_ERROR_UNSUPPORTED,
+         "{} has unbounded training data, which this version cannot train on: use a task or task option with "
+         "a fixed number of samples",
+         session.task_plugin().label());
   if (options.samples == 0)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
+    fail(PL_ERROR_CONFIG, "{} has no training samples", session.task_plugin().label());
   if (!config.options().loader.group_by_length) return options;
   if (!task.has_sample_costs())
     throw config.error("loader.group_by_length", fmt::format("{} does not report sample lengths: use false",

@@ -17,7 +17,7 @@
 #include <sys/file.h>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/file_lock.hpp"
 #include "core/launch/process.hpp"
 #include "core/train/session/extra_state.hpp"
@@ -64,24 +64,22 @@ class PrepareLock {
     std::error_code made;
     fs::create_directories(folder, made);
     if (made)
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("run.cache_dir = {}: cannot be created: {}: set it to a folder that you can "
-                              "write to; where it is not set, it is below XDG_CACHE_HOME or HOME",
-                              folder.string(), made.message()));
+      fail(PL_ERROR_CONFIG,
+           "run.cache_dir = {}: cannot be created: {}: set it to a folder that you can write to; where it is "
+           "not set, it is below XDG_CACHE_HOME or HOME",
+           folder.string(), made.message());
     const fs::path file = folder / ".prepare.lock";
     file_ = FileLock(Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
     if (!file_)
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
-                      file.string(), std::strerror(errno)));
+      fail(PL_ERROR_CONFIG, "{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
+           file.string(), std::strerror(errno));
   }
 
   bool try_once() {
     if (held_ || ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return held_ = true;
     if (errno != EWOULDBLOCK && errno != EINTR)
-      throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
-                              (folder_ / ".prepare.lock").string(), std::strerror(errno)));
+      fail("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
+           (folder_ / ".prepare.lock").string(), std::strerror(errno));
     return false;
   }
 
@@ -234,8 +232,7 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
     check_metric_name(name);
     if (sum.device.type == PL_DEVICE_CPU)
       return add(metrics_, {std::string(name), launch::scalar_on_host(sum), weight});
-    if (!scalars_)
-      throw Error(fmt::format("reports the metric '{}' from a device, and this run has none", name));
+    if (!scalars_) fail("reports the metric '{}' from a device, and this run has none", name);
     late_metrics_.push_back({std::string(name), scalars_->start(sum), weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
@@ -250,8 +247,7 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
 
 void Session::check_metric_name(std::string_view name) const {
   if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
-    throw Error(fmt::format(
-        "reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
+    fail("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name);
 }
 
 std::vector<MetricSum> Session::take_metrics() { return std::exchange(metrics_, {}); }
@@ -387,7 +383,7 @@ void Session::create_strategy() {
   const observe::Elapsed elapsed(log_.console(), "creating the model's parameters");
   set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
-  if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
+  if (parameters.empty()) fail("{} has no parameters to train", task_plugin_->label());
   const std::vector<plugins::Optimizer>& rules = rules_->create(config_, *task_, optimizer_context_);
   keep_frozen_in(config_.options().train.frozen_precision);
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();

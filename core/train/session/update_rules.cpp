@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -61,9 +61,8 @@ plugins::Optimizer rule_of(const plugins::Loss& loss, plugins::Optimizer rule, c
         is_known = true;
       }
     if (!is_known)
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{}: loss '{}' sets {} = {}, which is no option of the optimizer {}: it has {}",
-                              task, loss.name, name, value, rule.name, fmt::join(known, ", ")));
+      fail(PL_ERROR_CONFIG, "{}: loss '{}' sets {} = {}, which is no option of the optimizer {}: it has {}",
+           task, loss.name, name, value, rule.name, fmt::join(known, ", "));
   }
   return rule;
 }

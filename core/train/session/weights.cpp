@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/observe/format.hpp"
@@ -46,11 +46,10 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
     return checkpoint::step_of(entry.name).has_value();
   };
   if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
-    throw Error(
-        PL_ERROR_CORRUPT,
-        fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the "
-                    "lines above say what is wrong), or start over with --fresh, which moves the run aside",
-                    folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
+    fail(PL_ERROR_CORRUPT,
+         "{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the lines above "
+         "say what is wrong), or start over with --fresh, which moves the run aside",
+         folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one");
   return found;
 }
 
@@ -124,15 +123,15 @@ class InitialValues {
     const pl_dtype dtype = is_coded ? pl_dtype{PL_DTYPE_UINT, 8, 1} : pl_dtype{PL_DTYPE_FLOAT, 32, 1};
     if (parameter == nullptr || view(piece.kind) != plugins::value_kind(*parameter) ||
         piece.dtype.code != dtype.code || piece.dtype.bits != dtype.bits)
-      throw Error(
-          fmt::format("the strategy asked for the initial {} of '{}' in {}, and there are only values of "
-                      "parameters in float32 or the form that was chosen",
-                      view(piece.kind), view(piece.parameter), dtype_name(piece.dtype)));
+      fail(
+          "the strategy asked for the initial {} of '{}' in {}, and there are only values of parameters in "
+          "float32 or the form that was chosen",
+          view(piece.kind), view(piece.parameter), dtype_name(piece.dtype));
     if (current_ != found->second) make(found->second);
     const size_t width = is_coded ? 1 : sizeof(float), size = is_coded ? bytes_.size() : value_.size();
     if (piece.offset + piece.count > size)
-      throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
-                              piece.offset + piece.count, view(piece.parameter), size));
+      fail("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
+           piece.offset + piece.count, view(piece.parameter), size);
     const std::byte* const all = is_coded ? bytes_.data() : std::as_bytes(std::span(value_)).data();
     std::memcpy(destination, all + piece.offset * width, piece.count * width);
   }
@@ -234,8 +233,7 @@ void load_values(Session& session, const checkpoint::Checkpoint& from, const plu
 plugins::PieceReader moving_average_in(const checkpoint::Checkpoint& from) {
   static constexpr std::string_view kKind = "ema";
   if (std::ranges::none_of(from.tensors(), [](const auto& tensor) { return tensor.kind == kKind; }))
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("--ema: {} has no moving average: train with optimizer.ema_decay", from.path()));
+    fail(PL_ERROR_CONFIG, "--ema: {} has no moving average: train with optimizer.ema_decay", from.path());
   return [&from](const pl_piece& piece, void* destination) {
     pl_piece wanted = piece;
     if (from.find(kKind, view(piece.parameter)) != nullptr) wanted.kind = to_pl(kKind);

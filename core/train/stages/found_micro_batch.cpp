@@ -12,7 +12,7 @@
 #include <malloc.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/processes/signals.hpp"
@@ -141,11 +141,10 @@ class Search {
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error) || size == choices_.front()) throw;
       if (session_.run_info().world_size == 1) return std::nullopt;
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format("train.micro_batch = \"auto\": a trial step with micro-batches of {} ran out of "
-                      "memory, less of which was predicted: {}: write train.micro_batch = {}, or less",
-                      size, error.what(), *std::prev(std::ranges::lower_bound(choices_, size))));
+      fail(PL_ERROR_CONFIG,
+           "train.micro_batch = \"auto\": a trial step with micro-batches of {} ran out of memory, less of "
+           "which was predicted: {}: write train.micro_batch = {}, or less",
+           size, error.what(), *std::prev(std::ranges::lower_bound(choices_, size)));
     }
   }
 

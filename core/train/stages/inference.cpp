@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/file_lock.hpp"
 #include "core/base/program.hpp"
 #include "core/checkpoint/checkpoint.hpp"
@@ -63,9 +63,8 @@ struct Loaded {
     step_of_weights = step;
     session.open_task(checkpoint ? &*checkpoint : nullptr);
     if (!checkpoint && !session.task().has_import_model())
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{} {}: is the model folder of another tool, and {} reads none", args.named_by,
-                              path, session.task_plugin().label()));
+      fail(PL_ERROR_CONFIG, "{} {}: is the model folder of another tool, and {} reads none", args.named_by,
+           path, session.task_plugin().label());
     require_same_on_all_ranks(session);
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
@@ -161,9 +160,8 @@ uint32_t chosen_split(Session& session, const InferenceArgs& args) {
   const std::string name = chosen_split_name(session, args);
   const uint32_t split = split_code(name);
   if (session.task().sample_count(split) == 0)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{} has no samples in the split '{}': give its data, or use another --split",
-                            session.task_plugin().label(), name));
+    fail(PL_ERROR_CONFIG, "{} has no samples in the split '{}': give its data, or use another --split",
+         session.task_plugin().label(), name);
   return split;
 }
 
@@ -264,8 +262,7 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
                           const InferenceArgs& args) {
   const fs::path output = args.output.empty() ? args.folder / "export" : args.output;
   if (workspace.processes.is_first() && fs::exists(output) && !fs::is_empty(output))
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
+    fail(PL_ERROR_CONFIG, "{}: is there already: remove it, or choose another --output", output.string());
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
     std::optional<OutputLock> lock;  // of rank 0
     session.processes().on_first(kLooking, [&] {
@@ -281,7 +278,7 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
       if (task.has_export_model())
         task.export_model(temporary);
       else if (!loaded.checkpoint)
-        throw Error(PL_ERROR_CONFIG, fmt::format("{} is in another tool's form already", loaded.path));
+        fail(PL_ERROR_CONFIG, "{} is in another tool's form already", loaded.path);
       else
         export_parameters(*loaded.checkpoint, loaded.values, task, temporary, remedy_for(args));
       convert_export(temporary, session.options().exports, workspace.log);
@@ -328,9 +325,10 @@ Outcome converse(const config::Config& config, const Workspace& workspace, const
       [&] {
         const Loaded loaded(session, args);
         if (!session.task().has_reply())
-          throw Error(PL_ERROR_CONFIG, fmt::format("{} does not answer in conversations: export its model "
-                                                   "(pipeline export), and name the folder that this writes",
-                                                   session.task_plugin().label()));
+          fail(PL_ERROR_CONFIG,
+               "{} does not answer in conversations: export its model (pipeline export), and name the folder "
+               "that this writes",
+               session.task_plugin().label());
         const ProcessGroup::Busy busy(session.processes());  // waits for a person
         talk([&](const std::string& messages, const auto& on_text) {
           session.task().reply(messages, on_text);

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/foreign.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/stages.hpp"
@@ -27,16 +27,14 @@ std::vector<std::string> task_options_for_adapters(const config::Config& config,
   }
 }
 
-[[noreturn]] void fail(const std::string& text) { throw Error(PL_ERROR_CONFIG, text); }
-
 // A verb takes the result of the configuration's own run, which is not there.
 [[noreturn]] void fail_without_run(const config::Config& config, const InferenceArgs& args) {
   const std::string begins_with = init_from(config, config);
-  fail(
-      fmt::format("{}: there are no weights of a run yet: train first (pipeline run{}{}), or name those to "
-                  "use without training: --checkpoint {}",
-                  args.folder.string(), config.file().empty() ? "" : " ", config.file(),
-                  is_foreign(begins_with) ? begins_with : "FOLDER, of a model or of another run"));
+  fail(PL_ERROR_CONFIG,
+       "{}: there are no weights of a run yet: train first (pipeline run{}{}), or name those to use without "
+       "training: --checkpoint {}",
+       args.folder.string(), config.file().empty() ? "" : " ", config.file(),
+       is_foreign(begins_with) ? begins_with : "FOLDER, of a model or of another run");
 }
 
 // Values are TOML source, and so is `folder`: "runs/x". What lies in the folder goes by its path there.
@@ -65,8 +63,9 @@ void require_named_weights(const config::Config& config, plugins::Registry& regi
   const std::string named = fmt::format("{} {}", args.named_by, args.checkpoint);
   if (is_foreign(path)) {
     if (args.average > 1 || args.ema)
-      fail(fmt::format("{}: {} is the model folder of another tool, not a run with checkpoints: leave it out",
-                       args.ema ? "--ema" : fmt::format("--average {}", args.average), path.string()));
+      fail(PL_ERROR_CONFIG,
+           "{}: {} is the model folder of another tool, not a run with checkpoints: leave it out",
+           args.ema ? "--ema" : fmt::format("--average {}", args.average), path.string());
     return;
   }
   if (path == args.folder) {
@@ -79,18 +78,18 @@ void require_named_weights(const config::Config& config, plugins::Registry& regi
     for (const std::string& option : task_options_for_adapters(config, registry))
       options.push_back(fmt::format("--set {}={}", option, args.checkpoint));
     if (options.empty())
-      fail(fmt::format("{}: is a PEFT adapter, and the task {} takes none", named,
-                       config.options().plugins.task));
-    fail(
-        fmt::format("{}: is a PEFT adapter: name it in place of the configuration, or the folder of its "
-                    "model here and {}",
-                    named, fmt::join(options, " or ")));
+      fail(PL_ERROR_CONFIG, "{}: is a PEFT adapter, and the task {} takes none", named,
+           config.options().plugins.task);
+    fail(PL_ERROR_CONFIG,
+         "{}: is a PEFT adapter: name it in place of the configuration, or the folder of its model here and "
+         "{}",
+         named, fmt::join(options, " or "));
   }
   const std::string known = foreign::folder(path);
-  fail(fmt::format("{}: {}", named,
-                   known.empty() ? "is neither a run or checkpoint (with checkpoints/ or manifest.json) nor "
-                                   "a model's folder (with config.json and model.safetensors)"
-                                 : known));
+  fail(PL_ERROR_CONFIG, "{}: {}", named,
+       known.empty() ? "is neither a run or checkpoint (with checkpoints/ or manifest.json) nor a model's "
+                       "folder (with config.json and model.safetensors)"
+                     : known);
 }
 
 std::vector<std::string> adapter_options(const plugins::Plugin& task) {

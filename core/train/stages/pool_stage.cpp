@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/config/error.hpp"
 #include "core/observe/format.hpp"
@@ -23,11 +23,6 @@ namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class... Parts>
-[[noreturn]] void fail(fmt::format_string<const Parts&...> problem, const Parts&... parts) {
-  throw Error(PL_ERROR_CONFIG, fmt::format(problem, parts...));
-}
 
 // The parts of the data that an evaluation scored.
 std::set<std::string_view> groups_of(const KeptEvaluation& evaluation) {
@@ -44,23 +39,23 @@ bool same_figures(const plugins::Metric& a, const plugins::Metric& b) {
 // Throws unless an evaluation may be used, by itself and beside the first one.
 void require_usable(const KeptEvaluation& one, const KeptEvaluation& first) {
   if (one.sums.samples < one.sums.available)
-    fail(
-        "{}: covers {} of the split's {} samples (evaluate.max_samples), but only whole evaluations can be "
-        "pooled: set evaluate.max_samples = 0 for the stage '{}' and run it again",
-        one.figures, one.sums.samples, one.sums.available, one.stage);
+    fail(PL_ERROR_CONFIG,
+         "{}: covers {} of the split's {} samples (evaluate.max_samples), but only whole evaluations can be "
+         "pooled: set evaluate.max_samples = 0 for the stage '{}' and run it again",
+         one.figures, one.sums.samples, one.sums.available, one.stage);
   if (one.sums.records > 0)
-    fail(
-        "{}: its report needs {} records of samples, which are not stored, so it cannot be pooled: leave out "
-        "the stage '{}'",
-        one.figures, one.sums.records, one.stage);
+    fail(PL_ERROR_CONFIG,
+         "{}: its report needs {} records of samples, which are not stored, so it cannot be pooled: leave "
+         "out the stage '{}'",
+         one.figures, one.sums.records, one.stage);
   if (first.sums.split != one.sums.split)
-    fail("{} is of split {}, {} of {}: only evaluations of one split can be pooled", first.figures,
-         split_name(first.sums.split), one.figures, split_name(one.sums.split));
+    fail(PL_ERROR_CONFIG, "{} is of split {}, {} of {}: only evaluations of one split can be pooled",
+         first.figures, split_name(first.sums.split), one.figures, split_name(one.sums.split));
   if (!std::ranges::equal(first.sums.metrics, one.sums.metrics, same_figures))
-    fail(
-        "{} and {} differ in their figures or how they are computed: give the stages '{}' and '{}' the same "
-        "task and task options, except the part of the data",
-        first.figures, one.figures, first.stage, one.stage);
+    fail(PL_ERROR_CONFIG,
+         "{} and {} differ in their figures or how they are computed: give the stages '{}' and '{}' the same "
+         "task and task options, except the part of the data",
+         first.figures, one.figures, first.stage, one.stage);
 }
 
 // The stages before `name` that evaluate, also where --stage has picked another one.
@@ -95,10 +90,9 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
     const RunFolder folder = RunFolder::of_first_rank(run_dir(workspace.config) / name);
     const auto finished = folder.finished();
     if (!finished)
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format("{}: is not finished, so its evaluation cannot be pooled: run the stage '{}' first",
-                      folder.path().string(), name));
+      fail(PL_ERROR_CONFIG,
+           "{}: is not finished, so its evaluation cannot be pooled: run the stage '{}' first",
+           folder.path().string(), name);
     const Session now(stage, workspace.registry, workspace.log,
                       session_args(workspace, PL_PURPOSE_EVALUATE, folder.path(), sources.of(stage)));
     const std::string then = finished->substr(finished->find('\n') + 1);  // below the line that says of what
@@ -161,11 +155,11 @@ void require_poolable(const std::vector<KeptEvaluation>& evaluations) {
       both.push_back(group);
     }
     if (other != nullptr)
-      fail(
-          "{} and {} both scored {}{}: each part of the data may count only once: have the stages '{}' and "
-          "'{}' evaluate different parts, or leave one of them out",
-          other->figures, one.figures, both.front(),
-          both.size() == 1 ? "" : fmt::format(" (and {} more)", both.size() - 1), other->stage, one.stage);
+      fail(PL_ERROR_CONFIG,
+           "{} and {} both scored {}{}: each part of the data may count only once: have the stages '{}' and "
+           "'{}' evaluate different parts, or leave one of them out",
+           other->figures, one.figures, both.front(),
+           both.size() == 1 ? "" : fmt::format(" (and {} more)", both.size() - 1), other->stage, one.stage);
   }
 }
 

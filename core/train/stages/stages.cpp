@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/program.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/option.hpp"
@@ -104,10 +104,10 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
       return name;
     });
     if (!folder && !appears(path / mark))
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share "
-                              "it, so choose one on a file system that they share",
-                              fs::absolute(path).string(), processes.world().address));
+      fail(PL_ERROR_CONFIG,
+           "run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share it, so choose one "
+           "on a file system that they share",
+           fs::absolute(path).string(), processes.world().address);
     processes.peers().barrier("opened the run folder");
   } catch (...) {
     if (folder) {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
 #include "core/train/processes/signals.hpp"
@@ -49,9 +49,10 @@ bool has_checkpoints(const RunFolder& folder) {
 // its records.
 void require_checkpoints(const RunFolder& folder) {
   if (folder.finished() && !has_checkpoints(folder))
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: "
-                                             "bring them back, or start over with --fresh",
-                                             folder.path().string(), folder.checkpoints().string()));
+    fail(PL_ERROR_CONFIG,
+         "{}: is a finished run, but its checkpoints are gone from {}: bring them back, or start over with "
+         "--fresh",
+         folder.path().string(), folder.checkpoints().string());
 }
 
 // `then`, `now`: lines that begin with kWeights, or empty: the task's own values.
@@ -102,9 +103,8 @@ void require_change(const RunFolder& folder, const Session& session) {
     const auto changed = config::differences(*stored, session.config(), session.plugin_configs());
     if (std::ranges::any_of(changed, [](const auto& d) { return !d.may_change || d.named; })) return;
   }
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("{}: in an earlier launch {}\n  To do the same once more, remove {}",
-                          folder.path().string(), *how, (folder.path() / "diverged.txt").string()));
+  fail(PL_ERROR_CONFIG, "{}: in an earlier launch {}\n  To do the same once more, remove {}",
+       folder.path().string(), *how, (folder.path() / "diverged.txt").string());
 }
 
 Outcome stopped_early(const Workspace& workspace) {
