@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <variant>
 
 #include <fmt/format.h>
@@ -135,7 +136,8 @@ launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Confi
   }
   const config::CoreOptions& options = config.options();
   if (const auto processes = options.launch.processes) request.processes = static_cast<int32_t>(*processes);
-  if (!request.processes && options.run.device != "cpu")
+  // Not in a rank, whose place is known: finding devices takes a while, and Python is yet to come.
+  if (!request.processes && options.run.device != "cpu" && std::getenv(launch::kSupervisor) == nullptr)
     request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
   request.max_restarts = static_cast<uint32_t>(options.launch.max_restarts);
   return request;
