@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
@@ -39,20 +40,20 @@ std::string given_flags(const LaunchFlags& flags) {
 void require_no_flags(const LaunchFlags& flags, const RankEnv& env) {
   const std::string given = given_flags(flags);
   if (!given.empty())
-    fail_config(fmt::format(
-        "{} on the command line, but {} started this process as {}={} of {}={}: leave out the flags", given,
-        env.world.launcher, env.rank_name, env.world.rank, env.size_name, env.world.size));
+    fail(PL_ERROR_CONFIG,
+         "{} on the command line, but {} started this process as {}={} of {}={}: leave out the flags", given,
+         env.world.launcher, env.rank_name, env.world.rank, env.size_name, env.world.size);
   if (flags.local_rank && *flags.local_rank != env.world.local_rank)
-    fail_config(
-        fmt::format("--local-rank {} on the command line, but {} says local rank {}: leave out the flag",
-                    *flags.local_rank, env.world.launcher, env.world.local_rank));
+    fail(PL_ERROR_CONFIG,
+         "--local-rank {} on the command line, but {} says local rank {}: leave out the flag",
+         *flags.local_rank, env.world.launcher, env.world.local_rank);
 }
 
 // How many ranks each process stands for, where a launcher starts one process for each host.
 int32_t ranks_per_host(const RankEnv& env, const LaunchRequest& request) {
   if (env.processes_per_host > 0 && request.processes && *request.processes != env.processes_per_host)
-    fail_config(fmt::format("launch.processes = {}, but {} says {} for each host: leave out one of them",
-                            *request.processes, env.world.launcher, env.processes_per_host));
+    fail(PL_ERROR_CONFIG, "launch.processes = {}, but {} says {} for each host: leave out one of them",
+         *request.processes, env.world.launcher, env.processes_per_host);
   if (env.processes_per_host > 0) return env.processes_per_host;
   if (request.processes) return *request.processes;
   return env.counts_devices ? std::max(1, request.cuda_devices) : 1;
@@ -102,15 +103,15 @@ std::string random_id() {
 // Several hosts by hand: the same command on each, with another --node-rank.
 void plan_hosts(HostPlan& plan, const LaunchFlags& flags, const Variables& variables) {
   if (!flags.node_rank)
-    fail_config(fmt::format("--nodes {} needs --node-rank, from 0 to {}, another one on each host",
-                            plan.nodes, plan.nodes - 1));
+    fail(PL_ERROR_CONFIG, "--nodes {} needs --node-rank, from 0 to {}, another one on each host", plan.nodes,
+         plan.nodes - 1);
   const std::optional<std::string> address =
       flags.master_address ? flags.master_address : text(variables, "MASTER_ADDR");
   if (!address)
-    fail_config(
-        fmt::format("--nodes {} needs --master-address (or MASTER_ADDR in the environment): the address of "
-                    "the host with --node-rank 0",
-                    plan.nodes));
+    fail(PL_ERROR_CONFIG,
+         "--nodes {} needs --master-address (or MASTER_ADDR in the environment): the address of "
+         "the host with --node-rank 0",
+         plan.nodes);
   plan.node_rank = *flags.node_rank;
   plan.address = *address;
   if (plan.port == 0) plan.port = kDefaultPort;
@@ -120,24 +121,24 @@ void plan_hosts(HostPlan& plan, const LaunchFlags& flags, const Variables& varia
 std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const Variables& variables) {
   const LaunchFlags& flags = request.flags;
   if (flags.local_rank)
-    fail_config(
-        fmt::format("--local-rank {} is what python -m torch.distributed.launch adds, but its variables "
-                    "(RANK, WORLD_SIZE) are not set: leave out the flag",
-                    *flags.local_rank));
+    fail(PL_ERROR_CONFIG,
+         "--local-rank {} is what python -m torch.distributed.launch adds, but its variables "
+         "(RANK, WORLD_SIZE) are not set: leave out the flag",
+         *flags.local_rank);
   if (!flags.nodes && (flags.node_rank || flags.master_address))
-    fail_config(fmt::format(
-        "{} is for a run on several hosts, and --nodes is not given: add --nodes, or leave it out",
-        flags.node_rank ? fmt::format("--node-rank {}", *flags.node_rank)
-                        : "--master-address " + *flags.master_address));
+    fail(PL_ERROR_CONFIG,
+         "{} is for a run on several hosts, and --nodes is not given: add --nodes, or leave it out",
+         flags.node_rank ? fmt::format("--node-rank {}", *flags.node_rank)
+                         : "--master-address " + *flags.master_address);
   HostPlan plan{.processes = request.processes.value_or(std::max(1, request.cuda_devices)),
                 .nodes = flags.nodes.value_or(1),
                 .secret = text(variables, kRunSecret).value_or(""),
                 .max_restarts = request.max_restarts,
                 .run_dir = request.run_dir};
-  if (plan.nodes < 1) fail_config(fmt::format("--nodes {}: must be at least 1", plan.nodes));
+  if (plan.nodes < 1) fail(PL_ERROR_CONFIG, "--nodes {}: must be at least 1", plan.nodes);
   if (flags.node_rank && (*flags.node_rank < 0 || *flags.node_rank >= plan.nodes))
-    fail_config(fmt::format("--node-rank {}: must be from 0 to {}, since --nodes is {}", *flags.node_rank,
-                            plan.nodes - 1, plan.nodes));
+    fail(PL_ERROR_CONFIG, "--node-rank {}: must be from 0 to {}, since --nodes is {}", *flags.node_rank,
+         plan.nodes - 1, plan.nodes);
   if (const auto port = flags.master_port ? flags.master_port : port_number(variables, "MASTER_PORT"))
     plan.port = *port;
   if (plan.nodes > 1)
@@ -211,10 +212,10 @@ std::string read(const fs::path& file) {
   struct stat facts {};
   if (!descriptor || ::fstat(descriptor.fd(), &facts) != 0) return {};
   if (facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
-    fail_config(
-        fmt::format("{}, the file with the run's secret, belongs to user {} with mode {:o}, must be this "
-                    "user's ({}) with mode 600: remove it, or set {} to a secret text on all hosts",
-                    file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
+    fail(PL_ERROR_CONFIG,
+         "{}, the file with the run's secret, belongs to user {} with mode {:o}, must be this "
+         "user's ({}) with mode 600: remove it, or set {} to a secret text on all hosts",
+         file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret);
   std::array<char, kDigits> text;
   const bool whole = ::read(descriptor.fd(), text.data(), text.size()) == static_cast<ssize_t>(kDigits);
   return whole ? std::string(text.data(), text.size()) : std::string();

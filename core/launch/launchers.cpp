@@ -8,6 +8,7 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 
+#include "core/base/fail.hpp"
 #include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
@@ -30,7 +31,8 @@ RankEnv full_seat(const Variables& variables, const std::string& launcher) {
   world.local_rank = required_number(variables, "LOCAL_RANK", 0, because);
   world.local_size = required_number(variables, "LOCAL_WORLD_SIZE", 1, because);
   world.address = text(variables, "MASTER_ADDR").value_or("");
-  if (world.address.empty()) fail_config("MASTER_ADDR is not set in the environment, and " + because);
+  if (world.address.empty())
+    fail(PL_ERROR_CONFIG, "MASTER_ADDR is not set in the environment, and {}", because);
   required_number(variables, "MASTER_PORT", 1, because);
   world.port = *port_number(variables, "MASTER_PORT");
   return env;
@@ -41,8 +43,8 @@ std::string field(const std::string& packed, const std::string& key) {
   const std::string all = ";" + packed + ";";
   const size_t at = all.find(";" + key + "=");
   if (at == std::string::npos)
-    fail_config(fmt::format("{}={} in the environment: has no '{}'; it is not for setting by hand",
-                            kSupervisor, packed, key));
+    fail(PL_ERROR_CONFIG, "{}={} in the environment: has no '{}'; it is not for setting by hand", kSupervisor,
+         packed, key);
   const size_t begin = at + key.size() + 2;
   return all.substr(begin, all.find(';', begin) - begin);
 }
@@ -95,11 +97,10 @@ std::string address_of_mpirun(const Variables& variables, int32_t rank) {
   const std::vector<std::string> addresses =
       addresses_in(text(variables, "OMPI_MCA_orte_hnp_uri").value_or(""));
   if (addresses.empty())
-    fail_config(
-        fmt::format("OpenMPI (mpirun) runs on several hosts, and MASTER_ADDR is not set: {}", kRemedy));
+    fail(PL_ERROR_CONFIG, "OpenMPI (mpirun) runs on several hosts, and MASTER_ADDR is not set: {}", kRemedy);
   if (rank == 0 && std::none_of(addresses.begin(), addresses.end(), is_mine))
-    fail_config(fmt::format("rank 0 does not run on mpirun's own host ({}), and MASTER_ADDR is not set: {}",
-                            addresses.front(), kRemedy));
+    fail(PL_ERROR_CONFIG, "rank 0 does not run on mpirun's own host ({}), and MASTER_ADDR is not set: {}",
+         addresses.front(), kRemedy);
   const auto near = std::find_if(addresses.begin(), addresses.end(), on_my_network);
   return near == addresses.end() ? addresses.front() : *near;
 }
@@ -163,20 +164,21 @@ std::optional<RankEnv> torch_variables_env(const Variables& variables) {
     env.processes_per_host = number(variables, "PET_NPROC_PER_NODE", 1).value_or(0);
   if (env.processes_per_host > 1) {
     if (world.size % env.processes_per_host != 0)
-      fail_config(fmt::format("WORLD_SIZE={} in the environment: must be a multiple of PET_NPROC_PER_NODE={}",
-                              world.size, env.processes_per_host));
+      fail(PL_ERROR_CONFIG, "WORLD_SIZE={} in the environment: must be a multiple of PET_NPROC_PER_NODE={}",
+           world.size, env.processes_per_host);
     world.size /= env.processes_per_host;
     env.size_name = "number of pods";
   }
   world.local_rank = number(variables, "LOCAL_RANK").value_or(0);
   world.local_size = number(variables, "LOCAL_WORLD_SIZE", 1).value_or(env.one_per_host ? 1 : 0);
-  if (world.local_size == 0) fail_config("LOCAL_WORLD_SIZE is not set in the environment, and " + because);
+  if (world.local_size == 0)
+    fail(PL_ERROR_CONFIG, "LOCAL_WORLD_SIZE is not set in the environment, and {}", because);
   world.address = text(variables, "MASTER_ADDR").value_or("");
   world.port = port_number(variables, "MASTER_PORT").value_or(0);
   if (world.size > 1 && world.address.empty())
-    fail_config("MASTER_ADDR is not set in the environment, and " + because);
+    fail(PL_ERROR_CONFIG, "MASTER_ADDR is not set in the environment, and {}", because);
   if (world.size > 1 && world.port == 0)
-    fail_config("MASTER_PORT is not set in the environment, and " + because);
+    fail(PL_ERROR_CONFIG, "MASTER_PORT is not set in the environment, and {}", because);
   world.run_id = fmt::format("{}:{}", world.address, world.port);
   return env;
 }
@@ -211,9 +213,9 @@ std::optional<RankEnv> pmi_env(const Variables& variables) {
   world.local_size = world.size == 1 ? 1 : required_number(variables, "MPI_LOCALNRANKS", 1, because);
   world.run_id = "mpiexec";
   set_address(world, variables, []() -> std::string {
-    fail_config(
-        "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in mpiexec -genv "
-        "MASTER_ADDR <host of rank 0> ...");
+    fail(PL_ERROR_CONFIG,
+         "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in mpiexec -genv "
+         "MASTER_ADDR <host of rank 0> ...");
   });
   return env;
 }

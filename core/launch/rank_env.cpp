@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/base/error.hpp"
+#include "core/base/fail.hpp"
 #include "core/base/hash.hpp"
 #include "core/launch/launch.hpp"
 
@@ -21,16 +21,16 @@ constexpr uint16_t kTries = 16;
 void require_in_range(const RankEnv& env) {
   const World& world = env.world;
   if (world.rank >= world.size)
-    fail_config(fmt::format("{}={} in the environment: must be less than {}={}", env.rank_name, world.rank,
-                            env.size_name, world.size));
+    fail(PL_ERROR_CONFIG, "{}={} in the environment: must be less than {}={}", env.rank_name, world.rank,
+         env.size_name, world.size);
   if (world.local_rank >= world.local_size)
-    fail_config(
-        fmt::format("{}: local rank {} of {} processes on this host: the environment contradicts itself",
-                    world.launcher, world.local_rank, world.local_size));
+    fail(PL_ERROR_CONFIG,
+         "{}: local rank {} of {} processes on this host: the environment contradicts itself", world.launcher,
+         world.local_rank, world.local_size);
   if (world.local_size > world.size)
-    fail_config(fmt::format(
-        "{}: {} processes on this host, but only {}={} altogether: the environment contradicts itself",
-        world.launcher, world.local_size, env.size_name, world.size));
+    fail(PL_ERROR_CONFIG,
+         "{}: {} processes on this host, but only {}={} altogether: the environment contradicts itself",
+         world.launcher, world.local_size, env.size_name, world.size);
 }
 
 // Throws where RANK and its like, set by a script around the command, contradict a launcher's variables.
@@ -38,9 +38,9 @@ void require_same(const Variables& variables, const RankEnv& env) {
   const auto compare = [&](const char* name, const std::string& other, int32_t value) {
     const std::optional<int32_t> said = number(variables, name);
     if (said && *said != value)
-      fail_config(
-          fmt::format("{} says {}={}, but {}={} is in the environment, too: unset {} or make them agree",
-                      env.world.launcher, other, value, name, *said, name));
+      fail(PL_ERROR_CONFIG,
+           "{} says {}={}, but {}={} is in the environment, too: unset {} or make them agree",
+           env.world.launcher, other, value, name, *said, name);
   };
   compare("RANK", env.rank_name, env.world.rank);
   compare("WORLD_SIZE", env.size_name, env.world.size);
@@ -79,8 +79,8 @@ std::optional<Integer> whole_number(const Variables& variables, const std::strin
   Integer number = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
   if (error != std::errc() || end != value->data() + value->size() || number < least)
-    fail_config(
-        fmt::format("{}={} in the environment: must be a whole number of at least {}", name, *value, least));
+    fail(PL_ERROR_CONFIG, "{}={} in the environment: must be a whole number of at least {}", name, *value,
+         least);
   return number;
 }
 
@@ -137,8 +137,6 @@ std::string hint_if_alone(const Variables& variables, const World& world) {
       quote(variables, {"WORLD_SIZE"}));
 }
 
-void fail_config(const std::string& message) { throw Error(PL_ERROR_CONFIG, message); }
-
 Variables own_variables() {
   Variables variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -165,7 +163,7 @@ std::optional<uint16_t> port_number(const Variables& variables, const std::strin
 int32_t required_number(const Variables& variables, const std::string& name, int32_t least,
                         const std::string& because) {
   if (const std::optional<int32_t> value = number(variables, name, least)) return *value;
-  fail_config(fmt::format("{} is not set in the environment, and {}", name, because));
+  fail(PL_ERROR_CONFIG, "{} is not set in the environment, and {}", name, because);
 }
 
 std::string quote(const Variables& variables, const std::vector<std::string>& names) {

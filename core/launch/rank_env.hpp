@@ -33,8 +33,6 @@ int32_t required_number(const Variables& variables, const std::string& name, int
 // "NAME=value" for each of `names` that is set, in one line, for errors.
 std::string quote(const Variables& variables, const std::vector<std::string>& names);
 
-[[noreturn]] void fail_config(const std::string& message);
-
 struct RankEnv {
   World world;
   std::string rank_name, size_name;  // the variables that rank and size come from, for errors

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/fail.hpp"
+
 namespace pipeline::launch {
 namespace {
 
@@ -41,7 +43,7 @@ class Reader {
     return value;
   }
   [[noreturn]] void fail() const {
-    fail_config(fmt::format("'{}' is not a list as Slurm writes it (at position {})", text_, at_ + 1));
+    pipeline::fail(PL_ERROR_CONFIG, "'{}' is not a list as Slurm writes it (at position {})", text_, at_ + 1);
   }
 
  private:
@@ -87,9 +89,9 @@ int32_t tasks_on_this_node(const Variables& variables, int32_t tasks) {
   const std::vector<int32_t> all = expand_tasks(list.value_or(""));
   const int32_t node = required_number(variables, "SLURM_NODEID", 0, kBecause);
   if (static_cast<size_t>(node) >= all.size())
-    fail_config(fmt::format(
-        "SLURM_NODEID={} and SLURM_STEP_TASKS_PER_NODE={} in the environment contradict each other", node,
-        *list));
+    fail(PL_ERROR_CONFIG,
+         "SLURM_NODEID={} and SLURM_STEP_TASKS_PER_NODE={} in the environment contradict each other", node,
+         *list);
   return all[static_cast<size_t>(node)];
 }
 
@@ -97,12 +99,13 @@ int32_t tasks_on_this_node(const Variables& variables, int32_t tasks) {
 std::string first_node(const Variables& variables, int32_t rank) {
   const std::optional<std::string> list = text(variables, "SLURM_STEP_NODELIST");
   if (!list)
-    fail_config(fmt::format("SLURM_STEP_NODELIST is not set in the environment, and {}; or set MASTER_ADDR",
-                            kBecause));
+    fail(PL_ERROR_CONFIG, "SLURM_STEP_NODELIST is not set in the environment, and {}; or set MASTER_ADDR",
+         kBecause);
   if (const auto node = number(variables, "SLURM_NODEID"); rank == 0 && node.value_or(0) != 0)
-    fail_config(fmt::format(
+    fail(
+        PL_ERROR_CONFIG,
         "task 0 runs on node {} of SLURM_STEP_NODELIST={}, not on the first one: set MASTER_ADDR to its host",
-        *node, *list));
+        *node, *list);
   return expand_nodes(*list).front();
 }
 
